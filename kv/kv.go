@@ -4,7 +4,10 @@
 // only, and performs no I/O.
 package kv
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A Target is the unit of choice: one data-parallel rank of one replica. Targets
 // are small dense integers handed out by package fleet, so that sets of holders
@@ -169,6 +172,12 @@ type Load struct {
 	Prompt       int // prompt tokens of all requests admitted and not done
 	DecodeBlocks int // distinct blocks of all requests admitted and not done
 	NewBlocks    int // blocks that the request at hand would add to DecodeBlocks
+	Decode       int // prompt tokens of those requests that have their first token
+	Output       int // tokens generated so far by all requests admitted and not done
+
+	// Wait is how long the prefills booked there are expected to keep a
+	// newcomer waiting; 0 if the policy in use doesn't predict time.
+	Wait time.Duration
 }
 
 // Trust says how far the index can be believed about a target.
