@@ -1,0 +1,32 @@
+// Package wire turns the payload of a KV event message into kv.Events.
+//
+//	d := wire.Decoder{Seed: seed}
+//	b, err := d.Decode(payload)   // b.Time, b.Rank, b.Events; valid until the next Decode
+//	for i := range b.Events {
+//		b.Events[i].Target = target(b.Rank)
+//		apply(&b.Events[i])
+//	}
+//	d.Release()                   // when idle: gives the scratch memory back
+//
+// A payload is one msgpack value, the batch: an array [time, events, rank] or a
+// map with the keys ts, events, data_parallel_rank. Each event is an array
+// (tag first, fields by position) or a map (key "type"); the form is detected
+// for each event by its first byte, never by a version. Arrays may be shorter
+// or longer than we know them, maps may have keys that we don't know.
+//
+// Layouts: vLLM vllm/distributed/kv_events.py since 0.9, SGLang
+// disaggregation/kv_events.py, TensorRT-LLM _torch/pyexecutor/kv_cache_events.py
+// and llm-d-inference-sim, as collected in the project's engine notes and in
+// recordings of vLLM 0.32.
+//
+// # What costs what
+//
+// An event that can't be understood costs itself only, and is counted. Which
+// kind it was matters to the trust in what we know, so a Batch says it: a store
+// that was not understood means that we know less than there is (Missed), a
+// removal that was not understood means that we may believe too much (Lost).
+// Only a payload that is no batch, or that ends too early, is an error.
+//
+// Memory is bounded by the payload's size: a header that claims more elements
+// than bytes are left is malformed. Nothing recurses.
+package wire
