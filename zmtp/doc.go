@@ -41,7 +41,7 @@
 // # Dealer
 //
 //	d, err := zmtp.DialDealer(ctx, zmtp.Config{}, "tcp://10.0.0.5:5558")
-//	err = d.Send(ctx, nil, seq8)                  // a leading nil frame is the empty delimiter
+//	err = d.Send(nil, seq8)                       // never blocks; a leading nil frame is the empty delimiter
 //	frames, err := d.Recv(ctx)                    // valid until the next Recv; without identity, with delimiter
 //	err = d.Close()
 //
