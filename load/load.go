@@ -1,0 +1,83 @@
+// Package load is the ledger of owed work: what each target has been asked to
+// do and has not finished, as this router's own decisions add it up. Nothing is
+// read from engines, so a booking is visible to the very next decision.
+//
+// It counts as Dynamo's ledger does (reference: ai-dynamo/dynamo
+// lib/kv-router/src/sequences): a request owes its uncached prompt tokens from
+// the pick to the first token, and its blocks from the pick to the end; blocks
+// that several requests of one target share are counted once. Beside that it
+// keeps the virtual clock of the policy `marginal`: when the prefills booked on a
+// target will have drained, corrected at every first token.
+//
+// The ledger has no clock (now is an argument), no goroutine and no lock: the
+// scheduler calls it in the critical section in which it picks.
+package load
+
+import (
+	"time"
+
+	"kvasir/kv"
+)
+
+// An ID names one admitted request. It holds a generation, so calls with the ID
+// of a request that has ended, expired or been forgotten are harmless: they
+// change nothing and report false. The zero ID names none.
+type ID uint64
+
+// Config says what the ledger counts.
+type Config struct {
+	// OutputBlocks counts the blocks that a request's output fills, beside
+	// those of its prompt. Dynamo: track_output_blocks, off by default.
+	OutputBlocks bool
+	// Private counts blocks once for each request, also those that requests
+	// share. Dynamo: assume_kv_reuse=false.
+	Private bool
+}
+
+// An Admission is a request as it is booked.
+type Admission struct {
+	Target    kv.Target
+	Hashes    []kv.Hash // of the prompt's full blocks, one chain in order, in the target's block size; copied
+	BlockSize int       // tokens per block of Hashes; 0: output blocks are not counted
+	Prompt    int       // prompt tokens
+	Uncached  int       // of those, not held by the target
+	Output    int       // expected output tokens, 0 if no one said: the weight of the request's own blocks falls to 0 on the way there
+	// Prefill is the predicted duration of this request's own prefill, waiting
+	// excluded. 0 if the policy doesn't predict time.
+	Prefill time.Duration
+	// Connected says that the owner holds the request's connection and will
+	// call Done whatever happens: such a request never expires.
+	Connected bool
+}
+
+// A First is what is known of a request when its first token arrives.
+type First struct {
+	Target   kv.Target
+	Prompt   int           // prompt tokens
+	Uncached int           // of those, believed uncached when it was admitted
+	Booked   time.Duration // predicted prefill
+	Latency  time.Duration // from Admit to the first token
+	// Alone: no other prefill was owed when it was admitted, so Latency is its
+	// own prefill and not someone else's.
+	Alone bool
+	// What was decoding on the target when it was admitted.
+	Decoding     int // requests
+	DecodeTokens int // their prompt tokens and output so far
+}
+
+// A Final is what is known of a request when it ends.
+type Final struct {
+	Target kv.Target
+	Prompt int // prompt tokens
+	Output int // tokens generated, as Progress reported them
+	// Streaming is the time from the first token to the end, 0 if there was no
+	// first token.
+	Streaming time.Duration
+	// Means over Streaming, weighted by time: requests in flight on the target,
+	// and their prompt tokens and output.
+	Requests float64
+	Tokens   float64
+	// Prefills is how many other requests had their first token on the target
+	// while this one streamed: each has made it wait.
+	Prefills int
+}

@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// A Config names a policy and holds the settings of all of them: those of others
+// than the named one, and of the combinators that are off, have no effect. Start
+// from Defaults.
+type Config struct {
+	Name      string    `yaml:"name"`
+	Dynamo    Dynamo    `yaml:"dynamo"`
+	LeastLoad LeastLoad `yaml:"least_load"`
+	Session   Session   `yaml:"session"`
+}
+
+// Defaults returns the settings with which every policy behaves as its original
+// does, or as package docs say where it has none.
+func Defaults() Config {
+	return Config{
+		Name:      "dynamo",
+		Dynamo:    defaultDynamo(),
+		LeastLoad: LeastLoad{By: "requests"},
+		Session:   Session{VirtualNodes: 100, Fallback: "least_load"},
+	}
+}
+
+// Validate returns an error that names the first field with a bad value, the
+// value, and what is accepted.
+func (c *Config) Validate() error {
+	if err := checkName("policy.name", c.Name, Names()); err != nil {
+		return err
+	}
+	for _, check := range []func() error{
+		c.Dynamo.validate,
+		c.LeastLoad.validate,
+		c.Session.validate,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRange accepts finite lo <= v <= hi.
+func checkRange(field string, v, lo, hi float64) error {
+	if v >= lo && v <= hi && !math.IsInf(v, 0) {
+		return nil
+	}
+	if math.IsInf(hi, 1) {
+		return fmt.Errorf("%s is %v: must be a finite number of at least %v", field, v, lo)
+	}
+	return fmt.Errorf("%s is %v: must be between %v and %v", field, v, lo, hi)
+}
+
+func checkInt(field string, v, lo, hi int) error {
+	if v >= lo && v <= hi {
+		return nil
+	}
+	return fmt.Errorf("%s is %d: must be between %d and %d", field, v, lo, hi)
+}
+
+// checkName accepts one of names, and suggests the nearest otherwise.
+func checkName(field, v string, names []string) error {
+	best, dist := "", math.MaxInt
+	for _, n := range names {
+		if n == v {
+			return nil
+		}
+		if d := distance(v, n); d < dist {
+			best, dist = n, d
+		}
+	}
+	hint := ""
+	if dist <= 1+len(best)/3 {
+		hint = fmt.Sprintf(" (did you mean %q?)", best)
+	}
+	return fmt.Errorf("%s is %q%s: must be one of %s", field, v, hint, strings.Join(names, ", "))
+}
+
+// distance is the number of letters to insert, delete or change between a and b,
+// where "-" and "_" are the same.
+func distance(a, b string) int {
+	a, b = strings.ReplaceAll(strings.ToLower(a), "-", "_"), strings.ToLower(b)
+	if len(a) > 64 {
+		return math.MaxInt - 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			up := row[j+1]
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(diag+cost, up+1, row[j]+1)
+			diag = up
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,174 @@
+// Package policy picks the target that serves a request.
+//
+// Every policy is one file. New is the only switch. A policy has no clock and no
+// source of chance of its own: time comes with the request, chance through the
+// function that New is given. It performs no I/O, and it needs no lock, because
+// the scheduler serializes all calls.
+//
+// The life of a decision, as the scheduler calls it:
+//
+//	i := p.Pick(req, cands)      // changes no state but the dice: safe for "what if"
+//	placed.Placed(req, cands, i) // the request goes there: state follows
+//	obs.FirstToken(...)          // if the policy is an Observer
+//	obs.Done(...)
+//
+// Pick decides, Placed remembers. So a combinator may overrule the policy that
+// it wraps without leaving a false memory in it, and a dry run is a dry run.
+package policy
+
+import (
+	"time"
+
+	"kvasir/kv"
+)
+
+// A Policy picks the target that serves a request.
+type Policy interface {
+	// Pick returns an index into cands, which is never empty. It may write the
+	// fields of cands that say so but must not keep cands or req. The
+	// scheduler serializes calls, so a policy with state needs no lock.
+	Pick(req *Request, cands []Candidate) int
+}
+
+// A Placer has state that follows placements.
+type Placer interface {
+	// Placed tells that the request goes to cands[i], in the critical section
+	// in which it was picked. i need not be what Pick returned.
+	Placed(req *Request, cands []Candidate, i int)
+}
+
+// An Observer learns from what happens to requests.
+type Observer interface {
+	FirstToken(o *FirstToken)
+	Done(o *Done)
+}
+
+// A Forgetter has state about targets.
+type Forgetter interface {
+	// Forget tells that the target is gone and its number may be reused.
+	Forget(t kv.Target)
+}
+
+// An Explainer names the cost terms that its Pick writes.
+type Explainer interface {
+	// Terms names Candidate.Terms in order, and the unit that Cost is in
+	// ("s", "blocks", "requests", "points").
+	Terms() (names []string, unit string)
+}
+
+// A Keeper has state that is worth keeping over a restart.
+type Keeper interface {
+	// AppendState appends a versioned text form of the state.
+	AppendState(dst []byte) []byte
+	// LoadState replaces the state. On an error the state is unchanged.
+	LoadState(src []byte) error
+}
+
+// A Shedder may refuse a request that Pick would place. The scheduler asks
+// after Pick and before Placed.
+type Shedder interface {
+	// Shed reports whether the request should be refused, and after how long
+	// the client may try again.
+	Shed(req *Request, cands []Candidate, i int) (retry time.Duration, shed bool)
+}
+
+// A Request is what a policy may know of a request.
+type Request struct {
+	Now    time.Time
+	Tokens int  // prompt tokens; an estimate from Bytes if !Known; 0 if nothing is known
+	Known  bool // Tokens and Hashes are the engine's own
+	Bytes  int  // length of the prompt in bytes, 0 if unknown
+	Output int  // expected output tokens (a hint of the client), 0 if no one said
+
+	MaxOutput int // limit on the output, 0 if none
+
+	// Session is the key that keeps a conversation together, "" if the client
+	// sent none. SessionHash is its well-mixed 64-bit hash, 0 if there is none.
+	Session     string
+	SessionHash uint64
+	Tenant      string
+
+	// The first chain of the prompt: hashes of its full blocks.
+	Hashes    []kv.Hash
+	BlockSize int
+
+	// Text is the prompt as text, for policies with a text tree. nil if the
+	// policy doesn't need it.
+	Text []byte
+
+	// NextTurn is when the client expects to continue the session, counted
+	// from the end of this request; 0 if it didn't say.
+	NextTurn time.Duration
+
+	Priority int           // below 0: may be shed
+	Deadline time.Duration // to the first token; 0: none
+
+	// Override replaces parts of the configuration of `dynamo` for this
+	// request. nil: none.
+	Override *DynamoOverride
+}
+
+// MaxTerms bounds the number of cost terms.
+const MaxTerms = 6
+
+// A Candidate is a target that may serve the request: healthy, not draining, of
+// the right model and role.
+type Candidate struct {
+	Target kv.Target
+	// Identity is the same for the same replica and rank in every router and
+	// after every restart: a well-mixed hash of its name. Never 0.
+	Identity uint64
+
+	Overlap   kv.Overlap
+	Shared    int // tokens of the prompt beyond Overlap.GPU that a cache shared by the fleet holds
+	Trust     kv.Trust
+	Load      kv.Load
+	BlockSize int // tokens; 0: unknown, the request's is taken
+	Blocks    int // size of the GPU pool in blocks; 0: unknown
+	Held      int // blocks that the index has for the target on GPU
+	MaxBatch  int // tokens that the engine computes per step (max_num_batched_tokens); 0: unknown
+	Taint     float64
+
+	Engine Reported
+
+	// Written by Pick. Cost is infinite where a policy would not go at all.
+	Cost  float64           // lowest wins
+	Terms [MaxTerms]float64 // what Cost is made of; see Explainer
+	// Prefill is the predicted duration of this request's prefill there,
+	// waiting excluded: the ledger books it. 0 if the policy doesn't predict.
+	Prefill time.Duration
+}
+
+// Reported is what the engine says about itself.
+type Reported struct {
+	Fresh   bool    // false: absent or stale, so everything below is unknown and not 0
+	Waiting int     // requests in the engine's queue
+	Running int     // requests in the batch
+	KVUsage float64 // share of the GPU pool in use, 0 to 1
+}
+
+// A FirstToken says when a request got its first token.
+type FirstToken struct {
+	Now      time.Time
+	Target   kv.Target
+	Prompt   int           // tokens
+	Cached   int           // of those, cached: as the engine reported, else as predicted
+	Latency  time.Duration // from dispatch to the first token, without the network's round trip if known
+	Alone    bool          // no other prefill was owed on the target at dispatch
+	Decoding int           // requests that were decoding there at dispatch
+	Context  int           // their tokens
+	MaxBatch int           // the engine's tokens per step, 0 if unknown
+}
+
+// A Done says how a request ended.
+type Done struct {
+	Now       time.Time
+	Target    kv.Target
+	Failed    bool // no complete answer: don't learn from its length
+	Prompt    int  // tokens
+	Output    int  // tokens generated
+	Streaming time.Duration
+	Requests  float64 // mean requests in flight on the target while it streamed
+	Tokens    float64 // mean of their tokens
+	Prefills  int     // first tokens of others on the target while it streamed
+}

@@ -1,0 +1,75 @@
+package policy
+
+import "kvasir/kv"
+
+// Session configures `session`.
+type Session struct {
+	VirtualNodes int    `yaml:"virtual_nodes"` // per target, on the ring
+	Fallback     string `yaml:"fallback"`      // policy for requests without a session key
+}
+
+func (c *Session) validate() error {
+	if err := checkInt("policy.session.virtual_nodes", c.VirtualNodes, 1, 1000); err != nil {
+		return err
+	}
+	return checkName("policy.session.fallback", c.Fallback, plain)
+}
+
+// plain are the policies that need nothing but the ledger: what others fall back to.
+var plain = []string{"least_load", "random", "round_robin"}
+
+// session keeps a session on one target by consistent hashing: the first virtual
+// node clockwise of the key's hash whose target is a candidate. A target that is
+// excluded or gone loses its keys to its successors, of which there are as many
+// as it has nodes, and gets them back. (Ray Serve's ConsistentHashRouter, 100
+// nodes; it stops after two fallbacks, we try all.) It sees no load: sessions
+// that are heavy or collide stay where they are.
+type session struct {
+	ring ring
+	none Policy
+}
+
+func newSession(cfg Session, none Policy) *session {
+	return &session{ring: ring{nodes: cfg.VirtualNodes}, none: none}
+}
+
+func (p *session) Pick(req *Request, cands []Candidate) int {
+	if req.SessionHash == 0 {
+		return p.none.Pick(req, cands)
+	}
+	p.ring.prepare(cands)
+	i := p.ring.start(h64(req.SessionHash))
+	for range p.ring.points {
+		if s := p.ring.seat.of(p.ring.points[i].target); s >= 0 {
+			return s
+		}
+		if i++; i == len(p.ring.points) {
+			i = 0
+		}
+	}
+	return 0 // can't be: every candidate is on the ring
+}
+
+func (p *session) Placed(req *Request, cands []Candidate, i int) {
+	if req.SessionHash == 0 {
+		placed(p.none, req, cands, i)
+	}
+}
+
+func (p *session) Forget(t kv.Target) {
+	p.ring.remove(t)
+	forget(p.none, t)
+}
+
+// placed tells p of a placement if it wants to know.
+func placed(p Policy, req *Request, cands []Candidate, i int) {
+	if q, ok := p.(Placer); ok {
+		q.Placed(req, cands, i)
+	}
+}
+
+func forget(p Policy, t kv.Target) {
+	if q, ok := p.(Forgetter); ok {
+		q.Forget(t)
+	}
+}
