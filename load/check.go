@@ -42,7 +42,7 @@ func (l *Ledger) check() {
 					refs[h]++
 				}
 			}
-			if l.cfg.Private {
+			if e.private {
 				s.blocks += e.only - e.grown
 				only[i] = e.only
 			}

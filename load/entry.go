@@ -12,6 +12,7 @@ type entry struct {
 	gen       uint32
 	live      bool
 	connected bool
+	private   bool // its blocks are counted, not compared
 	prefilled bool // has its first token
 	alone     bool
 	target    kv.Target
@@ -175,7 +176,7 @@ func (l *Ledger) release(acc *account, e *entry, i uint32, at int64) {
 		acc.booked -= e.booked
 		acc.drained = max(acc.drained-int64(e.booked), at)
 	}
-	if l.cfg.Private {
+	if e.private {
 		acc.blocks -= e.only
 		acc.faded -= e.faded * int64(e.only)
 	} else {
@@ -238,4 +239,23 @@ func (l *Ledger) drop(acc *account, e *entry, i uint32) {
 func (l *Ledger) addOnly(acc *account, e *entry, n int) {
 	e.only += n
 	acc.faded += e.faded * int64(n)
+}
+
+// grow counts the blocks that e's output has begun. At each new one the weight of
+// all that e alone has falls to the share of its expected output that is still
+// to come (Dynamo: decay_fraction of add_output_block).
+func (l *Ledger) grow(acc *account, e *entry) {
+	grown := (e.prompt+e.output+e.size-1)/e.size - (e.prompt+e.size-1)/e.size
+	add := grown - e.grown
+	if add <= 0 {
+		return
+	}
+	e.grown = grown
+	acc.blocks += add
+	l.addOnly(acc, e, add)
+	if e.expect > 0 {
+		faded := int64(min(e.output, e.expect)) * one / int64(e.expect)
+		acc.faded += (faded - e.faded) * int64(e.only)
+		e.faded = faded
+	}
 }

@@ -48,7 +48,7 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		admitted: at, touched: at,
 		alone: acc.prefilling == 0, decoding: acc.requests - acc.prefilling, context: acc.decode + acc.output,
 	}
-	if l.cfg.Private {
+	if e.private = l.cfg.Private || a.Private; e.private {
 		e.only = len(a.Hashes)
 		acc.blocks += e.only
 	} else {
@@ -114,16 +114,7 @@ func (l *Ledger) Progress(id ID, now time.Time, n int) bool {
 	e.output += n
 	acc.output += n
 	if l.cfg.OutputBlocks && e.size > 0 {
-		grown := (e.prompt+e.output)/e.size - e.prompt/e.size
-		add := grown - e.grown
-		e.grown = grown
-		acc.blocks += add
-		l.addOnly(acc, e, add)
-	}
-	if e.expect > 0 {
-		faded := int64(min(e.output, e.expect)) * one / int64(e.expect)
-		acc.faded += (faded - e.faded) * int64(e.only)
-		e.faded = faded
+		l.grow(acc, e)
 	}
 	if invariants {
 		l.check()

@@ -26,7 +26,7 @@ type ID uint64
 
 // Config says what the ledger counts.
 type Config struct {
-	// OutputBlocks counts the blocks that a request's output fills, beside
+	// OutputBlocks counts the blocks that a request's output begins, beside
 	// those of its prompt. Dynamo: track_output_blocks, off by default.
 	OutputBlocks bool
 	// Private counts blocks once for each request, also those that requests
@@ -41,7 +41,11 @@ type Admission struct {
 	BlockSize int       // tokens per block of Hashes; 0: output blocks are not counted
 	Prompt    int       // prompt tokens
 	Uncached  int       // of those, not held by the target
-	Output    int       // expected output tokens, 0 if no one said: the weight of the request's own blocks falls to 0 on the way there
+	// Output is the number of output tokens expected, 0 if no one said. With
+	// Config.OutputBlocks the weight of the blocks that the request alone has
+	// falls to 0 on the way there.
+	Output  int
+	Private bool // as Config.Private, for this request
 	// Prefill is the predicted duration of this request's own prefill, waiting
 	// excluded. 0 if the policy doesn't predict time.
 	Prefill time.Duration
