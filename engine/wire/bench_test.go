@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// payloads are batches as they are under load: one BlockStored of 64 blocks of
+// 16 tokens with ids of a large vocabulary, then 64 removals, per dialect.
+func payloads() map[string][]byte {
+	const blocks, bs = 64, 16
+	rng := rand.New(rand.NewPCG(1, 2))
+	var hashes, toks, nils list
+	for range blocks {
+		hashes = append(hashes, rng.Uint64()|1<<63)
+		nils = append(nils, nil)
+	}
+	for range blocks * bs {
+		toks = append(toks, int(rng.ExpFloat64()*15000)%151680)
+	}
+	parent := rng.Uint64()
+	events := list{store(hashes, parent, toks, bs, "extra_keys", nils, "group_idx", 0, "kv_cache_spec_kind", "full_attention")}
+	array := list{list{"BlockStored", hashes, parent, toks, bs, nil, "GPU", nil, nils, 0, "full_attention", nil}}
+	var mapRemoves, arrayRemoves list
+	for _, h := range hashes {
+		mapRemoves = append(mapRemoves, kvs{"type", "BlockRemoved", "block_hashes", list{h}, "medium", "GPU", "group_idx", 0})
+		arrayRemoves = append(arrayRemoves, list{"BlockRemoved", list{h}, "GPU", 0})
+	}
+	salted := append(list(nil), nils...)
+	salted[0] = list{"adapter", "tenant"}
+	salted[1] = list{"adapter", list{"c0ffee", 3}}
+	return map[string][]byte{
+		"vllm-map":     batch(events...),
+		"vllm-array":   batch(array...),
+		"vllm-keys":    batch(store(hashes, nil, toks, bs, "lora_name", "adapter", "extra_keys", salted)),
+		"remove-map":   batch(mapRemoves...),
+		"remove-array": batch(arrayRemoves...),
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for name, payload := range payloads() {
+		b.Run(name, func(b *testing.B) {
+			d := Decoder{Seed: seed}
+			b.SetBytes(int64(len(payload)))
+			b.ReportAllocs()
+			blocks := 0
+			for b.Loop() {
+				batch, err := d.Decode(payload)
+				if err != nil {
+					b.Fatal(err)
+				}
+				blocks += batch.Blocks
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(blocks), "ns/block")
+		})
+	}
+}
