@@ -216,6 +216,9 @@ func (d *Dynamo) price(req *Request, c *Candidate, least int) {
 	}
 	credit := d.OverlapCredit*decay*blocks(gpu, size) + d.HostWeight*blocks(host, size) +
 		d.DiskWeight*blocks(disk, size) + d.SharedWeight*blocks(c.Shared, size)
+	// Dynamo books by the weights of the tiers alone, whatever the credit.
+	held := blocks(gpu, size) + d.HostWeight*blocks(host, size) + d.DiskWeight*blocks(disk, size)
+	c.Uncached = max(0, n-int(math.Round(held*float64(size))))
 	decode := 0.0
 	if d.ActiveBlocks {
 		decode = float64(c.Load.DecodeBlocks + c.Load.NewBlocks)

@@ -134,6 +134,9 @@ type Candidate struct {
 	// Written by Pick. Cost is infinite where a policy would not go at all.
 	Cost  float64           // lowest wins
 	Terms [MaxTerms]float64 // what Cost is made of; see Explainer
+	// Uncached is what the ledger should book as owed prefill, in tokens; 0:
+	// the prompt less what is held in any tier.
+	Uncached int
 	// Prefill is the predicted duration of this request's prefill there,
 	// waiting excluded: the ledger books it. 0 if the policy doesn't predict.
 	Prefill time.Duration

@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"kvasir/kv"
+)
+
+var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds float64) time.Time {
+	return t0.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func seeded(seed uint64) func(int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
+
+// lowestIndex breaks every tie towards the first.
+func lowestIndex(int) int { return 0 }
+
+// fleet returns n idle candidates with blocks of 16 tokens.
+func fleet(n int) []Candidate {
+	c := make([]Candidate, n)
+	for i := range c {
+		c[i] = Candidate{Target: kv.Target(i), Identity: uint64(i + 1), BlockSize: 16, Trust: kv.Exact, Blocks: 10000, MaxBatch: 8192}
+	}
+	return c
+}
+
+func must(t testing.TB, cfg Config, intn func(int) int) Policy {
+	t.Helper()
+	p, err := New(cfg, intn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func named(name string) Config {
+	c := Defaults()
+	c.Name = name
+	return c
+}
+
+// run places one request, as the scheduler does.
+func run(p Policy, req *Request, cands []Candidate) int {
+	i := p.Pick(req, cands)
+	placed(p, req, cands, i)
+	return i
+}
+
+// Every policy: builds from the defaults, picks a candidate on an idle, a busy,
+// a blind and a one-target fleet, and doesn't allocate while it does.
+func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			p := must(t, named(name), seeded(1))
+			cands := fleet(16)
+			for i := range cands {
+				cands[i].Load = kv.Load{Requests: i % 5, Prefilling: i % 2, Prefill: i * 300, Prompt: i * 1000, DecodeBlocks: i * 60, NewBlocks: 40, Decode: i * 700}
+				cands[i].Overlap = kv.Overlap{GPU: int32(i%7) * 160, Host: int32(i%3) * 16}
+				cands[i].Engine = Reported{Fresh: i%4 != 0, Waiting: i % 3, Running: i, KVUsage: float64(i) / 16}
+			}
+			text := []byte(strings.Repeat("You are a helpful assistant. ", 60))
+			req := &Request{Now: t0, Tokens: 1000, Known: true, Bytes: len(text), Session: "s", SessionHash: 77, Hashes: make([]kv.Hash, 62), BlockSize: 16, Text: text}
+			for k := range req.Hashes {
+				req.Hashes[k] = kv.Hash(h64(uint64(k)))
+			}
+			requests := []*Request{req, {Now: t0}, {Now: t0, Bytes: 400}}
+			for _, q := range requests {
+				for _, c := range [][]Candidate{cands, cands[3:4], fleet(3)} {
+					if i := run(p, q, c); i < 0 || i >= len(c) {
+						t.Fatalf("picked %d of %d", i, len(c))
+					}
+				}
+			}
+			for _, q := range requests {
+				if n := testing.AllocsPerRun(50, func() { p.Pick(q, cands) }); n != 0 {
+					t.Errorf("%v allocations per pick, want 0", n)
+				}
+			}
+			if f, ok := p.(Forgetter); ok {
+				f.Forget(3)
+				run(p, req, cands)
+			}
+			if e, ok := p.(Explainer); ok {
+				if names, unit := e.Terms(); len(names) > MaxTerms || unit == "" {
+					t.Errorf("terms %v in %q", names, unit)
+				}
+			}
+			Needs(named(name))
+		})
+	}
+}
+
+// Pick changes nothing: asked twice with the same dice, it says the same.
+func TestPickIsADryRun(t *testing.T) {
+	for _, name := range Names() {
+		intn := seeded(3)
+		p := must(t, named(name), func(n int) int { return intn(n) })
+		cands := fleet(5)
+		r := rand.New(rand.NewPCG(9, 9))
+		for k := range 200 {
+			req := &Request{Now: at(float64(k)), Tokens: 400, Known: true, SessionHash: uint64(r.IntN(20)), BlockSize: 16,
+				Text: []byte(strings.Repeat("abc", r.IntN(200)))}
+			for i := range cands {
+				cands[i].Load.Requests = r.IntN(9)
+				cands[i].Overlap.GPU = int32(r.IntN(20)) * 16
+			}
+			intn = seeded(uint64(k))
+			want := p.Pick(req, cands)
+			intn = seeded(uint64(k))
+			if got := p.Pick(req, cands); got != want {
+				t.Fatalf("%s: request %d: %d, then %d", name, k, want, got)
+			}
+			placed(p, req, cands, want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, c := range []struct {
+		edit func(*Config)
+		want string
+	}{
+		{func(c *Config) { c.Name = "round-robbin" }, `policy.name is "round-robbin" (did you mean "round_robin"?): must be one of `},
+		{func(c *Config) { c.Name = "xyzzyplugh" }, `policy.name is "xyzzyplugh": must be one of `},
+		{func(c *Config) { c.Name = "" }, `policy.name is "": must be one of `},
+		{func(c *Config) { c.Dynamo.HostWeight = 1.5 }, "policy.dynamo.host_cache_hit_weight is 1.5: must be between 0 and 1"},
+		{func(c *Config) { c.Dynamo.Temperature = -1 }, "policy.dynamo.router_temperature is -1: must be a finite number of at least 0"},
+		{func(c *Config) { c.Dynamo.Preset = "agentik" }, `did you mean "agentic"?`},
+		{func(c *Config) { c.Session.VirtualNodes = 0 }, "policy.session.virtual_nodes is 0: must be between 1 and 1000"},
+		{func(c *Config) { c.Session.Fallback = "dynamo" }, `policy.session.fallback is "dynamo"`},
+		{func(c *Config) { c.LeastLoad.By = "queue" }, `policy.least_load.by is "queue"`},
+	} {
+		cfg := Defaults()
+		c.edit(&cfg)
+		_, err := New(cfg, seeded(1))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want ...%s...", err, c.want)
+		}
+	}
+	d := Defaults()
+	if err := d.Validate(); err != nil {
+		t.Error(err)
+	}
+}
