@@ -17,8 +17,8 @@ const (
 	DefaultMaxFrame         = 64 << 20
 	DefaultMaxParts         = 64
 	DefaultMaxPeers         = 4096
-	DefaultReadBuffer       = 32 << 10
-	DefaultQueueLen         = 1000 // libzmq's SNDHWM
+	DefaultReadBuffer       = 28 << 10 // with stacks and the rest 1,000 connections stay below 40 MB
+	DefaultQueueLen         = 1000     // libzmq's SNDHWM
 	DefaultQueueBytes       = 256 << 20
 )
 

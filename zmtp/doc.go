@@ -78,5 +78,5 @@
 // bytes that arrived, never with a length that was claimed. A peer that breaks
 // the protocol costs its own connection, with a *ProtocolError; nothing panics.
 // A connection has two goroutines and a read buffer that starts at 2 KB, is
-// normally 32 KB, and grows and shrinks back with large messages.
+// normally 28 KB, and grows and shrinks back with large messages.
 package zmtp

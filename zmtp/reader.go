@@ -133,18 +133,20 @@ func (d *reader) skip(n int) {
 // space returns where to read to; call only after parse said evMore (or
 // before the first parse).
 func (d *reader) space() []byte {
-	if d.w == 0 { // empty: a good moment to change the buffer
-		switch {
-		case len(d.buf) > keepBuffers*d.base, len(d.buf) > d.base && d.runs >= smallRun:
-			d.buf = make([]byte, d.base)
-		case d.hot && len(d.buf) < d.base:
-			d.buf = make([]byte, min(4*len(d.buf), d.base))
-		}
-		d.hot = false
+	to := d.buf
+	switch {
+	case d.hot && len(d.buf) < d.base:
+		to = make([]byte, min(4*len(d.buf), d.base))
+	case d.w > 0:
+	case len(d.buf) > keepBuffers*d.base, len(d.buf) > d.base && d.runs >= smallRun:
+		to = make([]byte, d.base)
 	}
-	if d.r > 0 && d.r+d.need > len(d.buf) || d.w == len(d.buf) {
-		copy(d.buf, d.buf[d.r:d.w])
-		d.r, d.w = 0, d.w-d.r
+	d.hot = false
+	if &to[0] != &d.buf[0] || d.r > 0 && d.r+d.need > len(d.buf) || d.w == len(d.buf) {
+		copy(to, d.buf[d.r:d.w])
+		clear(d.frames) // or they would keep the old buffer alive
+		d.command = nil
+		d.buf, d.r, d.w = to, 0, d.w-d.r
 	}
 	if d.w == len(d.buf) {
 		d.buf = append(d.buf, make([]byte, len(d.buf))...)
