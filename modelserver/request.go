@@ -162,7 +162,9 @@ func (q *body) readPrompt() *apiError {
 	case json.Unmarshal(q.Prompt, &text) == nil:
 		texts = []string{text}
 	case json.Unmarshal(q.Prompt, &ids) == nil:
-		idLists = [][]uint32{ids}
+		if len(ids) > 0 {
+			idLists = [][]uint32{ids}
+		}
 	case json.Unmarshal(q.Prompt, &texts) == nil:
 	case json.Unmarshal(q.Prompt, &idLists) == nil:
 	default:
