@@ -146,17 +146,19 @@ func (c *conn) shakeHands() error {
 	}
 }
 
-// fill reads once.
+// fill reads once, or until there is something.
 func (c *conn) fill() error {
-	n, err := c.nc.Read(c.in.space())
-	if n > 0 {
-		c.in.filled(n)
-		return nil // an error comes again with the next read
+	for range 100 {
+		n, err := c.nc.Read(c.in.space())
+		if n > 0 {
+			c.in.filled(n)
+			return nil // an error comes again with the next read
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = io.ErrNoProgress
-	}
-	return err
+	return io.ErrNoProgress // as package bufio does it
 }
 
 // serve reads until the connection ends. The limit on silence runs only
