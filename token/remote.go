@@ -22,17 +22,17 @@ import (
 type RemoteConfig struct {
 	// Timeout of one question. Default 2 s: a request waits that long at most
 	// before it is routed without its tokens.
-	Timeout time.Duration
+	Timeout time.Duration `yaml:"timeout"`
 	// Concurrency is how many questions may be on their way at once, over all
 	// engines. Default 64. A request that finds none free within Timeout is
 	// routed by load.
-	Concurrency int
+	Concurrency int `yaml:"concurrency"`
 	// CacheBytes bounds the memory for answers kept by content. Default 64 MiB;
 	// negative keeps none.
-	CacheBytes int64
+	CacheBytes int64 `yaml:"cache_bytes"`
 	// Retry is how long an engine without the endpoint is not asked again.
 	// Default 1 minute.
-	Retry time.Duration
+	Retry time.Duration `yaml:"retry"`
 }
 
 // Validate names the first field that is out of range.
@@ -70,6 +70,7 @@ type Remote struct {
 	client  *http.Client
 	engines func(model string) []string // base URLs that are up
 	now     func() time.Time
+	seed    kv.Seed
 
 	slots  chan struct{}
 	turn   atomic.Uint64
@@ -82,11 +83,12 @@ type Remote struct {
 	asked, failed atomic.Uint64
 }
 
-// NewRemote returns a Remote that asks one of engines(model), in turn.
-func NewRemote(cfg RemoteConfig, client *http.Client, engines func(model string) []string, now func() time.Time) *Remote {
+// NewRemote returns a Remote that asks one of engines(model), in turn. seed is
+// that of the index's chains: images enter them by digests.
+func NewRemote(cfg RemoteConfig, client *http.Client, seed kv.Seed, engines func(model string) []string, now func() time.Time) *Remote {
 	cfg = cfg.withDefaults()
 	return &Remote{
-		cfg: cfg, client: client, engines: engines, now: now,
+		cfg: cfg, client: client, engines: engines, now: now, seed: seed,
 		slots: make(chan struct{}, cfg.Concurrency), absent: map[string]time.Time{},
 		cache: newAnswers(cfg.CacheBytes),
 	}
@@ -193,7 +195,7 @@ func (r *Remote) askOne(ctx context.Context, q *Request, base, path string) (Res
 		case err != nil:
 			return Result{}, fmt.Errorf("render: %w", err)
 		case code == http.StatusOK:
-			return readRender(body)
+			return readRender(body, r.seed)
 		case code == http.StatusNotFound || code == http.StatusForbidden || code == http.StatusMethodNotAllowed || code == http.StatusNotImplemented:
 			if mentionsModel(body) {
 				return Result{}, &refusedError{path, code}
@@ -306,7 +308,7 @@ type placeholder struct {
 }
 
 // readRender reads an answer of a render endpoint: one object, or a list of them.
-func readRender(body []byte) (Result, error) {
+func readRender(body []byte, seed kv.Seed) (Result, error) {
 	var list []rendered
 	if t := bytes.TrimLeft(body, " \t\r\n"); len(t) > 0 && t[0] == '[' {
 		if err := json.Unmarshal(body, &list); err != nil {
@@ -332,7 +334,9 @@ func readRender(body []byte) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			p.Extras = ms.extras
+			if len(ms) > 0 {
+				p.Extras = func(blockSize int) []kv.Extra { return ms.extras(seed, blockSize) }
+			}
 		}
 		res.Prompts = append(res.Prompts, p)
 		if s := list[i].CacheSalt; s != nil {
@@ -368,18 +372,14 @@ func (f *features) spans() (spans, error) {
 	return out, nil
 }
 
-// Seed of the digests of extras: the same as in package kv's chains, whose seed
-// goes into the root; a digest needs none of its own.
-const extraSeed = kv.Seed(0)
-
 // extras returns what each block of the given size has beside its tokens. vLLM
 // keys a block by each item that begins in it or reaches into it, with the
 // item's offset from the block's start.
-func (ms spans) extras(blockSize int) []kv.Extra {
+func (ms spans) extras(seed kv.Seed, blockSize int) []kv.Extra {
 	var out []kv.Extra
 	for _, m := range ms {
 		for b := m.offset / blockSize; b*blockSize < m.offset+m.length; b++ {
-			out = append(out, kv.Extra{Block: b, Digest: extraSeed.Extra(m.id, m.offset-b*blockSize)})
+			out = append(out, kv.Extra{Block: b, Digest: seed.Extra(m.id, m.offset-b*blockSize)})
 		}
 	}
 	sortExtras(out)

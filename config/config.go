@@ -1,0 +1,174 @@
+// Package config reads one YAML file into the Config structs that the packages
+// own. It adds no behaviour: a field's meaning, default and range stand where
+// the field stands.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"kvasir/policy"
+	"kvasir/proxy"
+	"kvasir/token"
+)
+
+// A Config is everything that `kvasir serve` can be told. Start from Defaults.
+type Config struct {
+	Listen  string   `yaml:"listen"`  // OpenAI-compatible traffic
+	Admin   string   `yaml:"admin"`   // metrics, fleet, receipts; "off" for none
+	Engines []Engine `yaml:"engines"` // the replicas
+
+	Policy policy.Config      `yaml:"policy"`
+	Tokens token.RemoteConfig `yaml:"tokens"`
+	Proxy  proxy.Config       `yaml:"proxy"`
+
+	// Drain is how long open requests may take to end after SIGTERM.
+	Drain time.Duration `yaml:"drain"`
+	// Poll is how often each engine is asked for its health and models.
+	Poll time.Duration `yaml:"poll"`
+	// Receipts is how many of the latest decisions are kept.
+	Receipts int `yaml:"receipts"`
+}
+
+// An Engine is one replica. URL alone is enough for engines that tell where
+// their events are.
+type Engine struct {
+	URL    string `yaml:"url"`    // http://HOST:PORT
+	Events string `yaml:"events"` // tcp://HOST:PORT of its KV events (rank 0; rank r at PORT+r), "off" for none, "" to ask the engine
+	Replay string `yaml:"replay"` // tcp://HOST:PORT of the replay service (rank 0)
+	Ranks  int    `yaml:"ranks"`  // data-parallel ranks, 0 to ask the engine
+}
+
+// Defaults returns the configuration of a router that is told only its engines.
+func Defaults() Config {
+	return Config{
+		Listen:   ":8080",
+		Admin:    "127.0.0.1:8081",
+		Policy:   policy.Defaults(),
+		Proxy:    proxy.Default(),
+		Drain:    2 * time.Minute,
+		Poll:     2 * time.Second,
+		Receipts: 2048,
+	}
+}
+
+// Load reads a file over Defaults. Unknown keys are errors; every error names
+// the file, and the line where there is one.
+func Load(path string) (Config, error) {
+	c := Defaults()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("config: %w", err)
+	}
+	if err := Parse(b, &c); err != nil {
+		return c, fmt.Errorf("config %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse reads YAML over what c has.
+func Parse(b []byte, c *Config) error {
+	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
+	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return errors.New(strings.TrimSpace(yaml.FormatError(err, false, true)))
+	}
+	return nil
+}
+
+// Validate names the first field that is out of range, its value, and what is
+// accepted.
+func (c *Config) Validate() error {
+	if err := checkListen("listen", c.Listen); err != nil {
+		return err
+	}
+	if c.Admin != "off" {
+		if err := checkListen("admin", c.Admin); err != nil {
+			return err
+		}
+	}
+	if len(c.Engines) == 0 {
+		return errors.New("engines: none given; name at least one: --engine http://HOST:PORT")
+	}
+	for i, e := range c.Engines {
+		if err := e.validate(); err != nil {
+			return fmt.Errorf("engines[%d]: %w", i, err)
+		}
+	}
+	if c.Drain < 0 || c.Drain > 24*time.Hour {
+		return fmt.Errorf("drain: %v, want 0s to 24h", c.Drain)
+	}
+	if c.Poll < 50*time.Millisecond || c.Poll > time.Hour {
+		return fmt.Errorf("poll: %v, want 50ms to 1h", c.Poll)
+	}
+	if c.Receipts < 0 || c.Receipts > 1_000_000 {
+		return fmt.Errorf("receipts: %d, want 0 to 1000000", c.Receipts)
+	}
+	if err := c.Policy.Validate(); err != nil {
+		return err
+	}
+	if err := c.Tokens.Validate(); err != nil {
+		return err
+	}
+	return c.Proxy.Validate()
+}
+
+func (e Engine) validate() error {
+	if e.Events != "" && e.Events != "off" && !isEndpoint(e.Events) {
+		return fmt.Errorf("events: %q, want tcp://HOST:PORT, ipc://PATH or off", e.Events)
+	}
+	if e.Replay != "" && !isEndpoint(e.Replay) {
+		return fmt.Errorf("replay: %q, want tcp://HOST:PORT or ipc://PATH", e.Replay)
+	}
+	if e.Replay != "" && (e.Events == "" || e.Events == "off") {
+		return fmt.Errorf("replay: %q, but events is %q: give both, or neither to ask the engine", e.Replay, e.Events)
+	}
+	if e.Ranks < 0 || e.Ranks > 1024 {
+		return fmt.Errorf("ranks: %d, want 0 (ask the engine) to 1024", e.Ranks)
+	}
+	return nil
+}
+
+func isEndpoint(s string) bool {
+	return strings.HasPrefix(s, "tcp://") && len(s) > len("tcp://") || strings.HasPrefix(s, "ipc://") && len(s) > len("ipc://")
+}
+
+func checkListen(field, addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("%s: %q, want HOST:PORT or :PORT", field, addr)
+	}
+	return nil
+}
+
+// ParseEngine reads what a person writes behind --engine: URL, then key=value
+// pairs behind commas (events, replay, ranks).
+func ParseEngine(s string) (Engine, error) {
+	parts := strings.Split(s, ",")
+	e := Engine{URL: parts[0]}
+	for _, p := range parts[1:] {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok {
+			return e, fmt.Errorf("--engine %q: %q, want key=value (events, replay, ranks)", s, p)
+		}
+		switch k {
+		case "events":
+			e.Events = v
+		case "replay":
+			e.Replay = v
+		case "ranks":
+			if _, err := fmt.Sscanf(v, "%d", &e.Ranks); err != nil {
+				return e, fmt.Errorf("--engine %q: ranks %q, want a number", s, v)
+			}
+		default:
+			return e, fmt.Errorf("--engine %q: unknown key %q, want events, replay or ranks", s, k)
+		}
+	}
+	return e, e.validate()
+}
