@@ -1,0 +1,43 @@
+package model
+
+import "kvasir/kv"
+
+// The methods below show an engine's inside to a simulator. Most have no
+// counterpart in a real one.
+
+// Waiting returns the number of requests in the queue.
+func (e *Engine) Waiting() int { return e.waiting.len() }
+
+// Context returns the context tokens of the decoding sequences.
+func (e *Engine) Context() int { return e.kv }
+
+// Usage returns the share of the pool that running requests refer to.
+func (e *Engine) Usage() float64 { return float64(e.pool.used()) / float64(len(e.pool.blocks)) }
+
+// Held returns the number of physical blocks with findable content.
+func (e *Engine) Held() int { return e.pool.held }
+
+// Holds reports whether h is findable.
+func (e *Engine) Holds(h kv.Hash) bool {
+	_, ok := e.pool.first[h]
+	return ok
+}
+
+// Backlog returns the prefill seconds ahead of a request that would arrive now:
+// the rest of the step in progress if it computes prompt tokens, the prompts
+// admitted and not finished, and the queue, for whose cached tokens estimate is
+// asked (experiments.md, section 3, POOL).
+func (e *Engine) Backlog(now float64, estimate func(r *Request) (uncached, hit int)) float64 {
+	w := 0.0
+	for _, s := range e.pref {
+		w += e.cfg.Profile.Prefill(s.left, s.pos, e.kv, e.nd)
+	}
+	for _, s := range e.waiting.all() {
+		u, hit := estimate(s.r)
+		w += e.cfg.Profile.Prefill(u, hit, e.kv, e.nd)
+	}
+	if e.busy && e.mixed && e.end > now {
+		w += e.end - now
+	}
+	return w
+}

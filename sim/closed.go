@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"kvasir/kv"
+	"kvasir/model"
+	"kvasir/trace"
+)
+
+// A chat is a session in the form in which the closed loop plays it.
+type chat struct {
+	turns []chatTurn
+}
+
+type chatTurn struct {
+	think       float64
+	prompt, out int
+	blocks      []kv.Hash
+}
+
+// sharedIDs is where ids that all sessions share end: a session played again
+// keeps those and gets fresh ones otherwise (experiments.md, section 4.2, weka).
+const sharedIDs = 4096
+
+// A Crowd is the schedule of a closed loop: when each user starts, and how many
+// requests are issued in all.
+type Crowd struct {
+	Replicas int       `json:"replicas"`
+	Users    int       `json:"users"`
+	Start    []float64 `json:"start"` // s, by user
+	Requests int       `json:"requests"`
+}
+
+// readChats reads sessions of turns.
+func readChats(r *trace.Reader) ([]chat, error) {
+	var list []chat
+	for {
+		s, err := r.NextSession()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		c := chat{turns: make([]chatTurn, len(s.Turns))}
+		for i, t := range s.Turns {
+			c.turns[i] = chatTurn{t.Think, t.Input, t.Output, hashes(t.Blocks)}
+		}
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the trace has no usable session")
+	}
+	return list, nil
+}
+
+// crowdSource plays sessions closed loop: a user plays one session after the
+// other; the next turn arrives its think time after the end of the last, the
+// next session pause seconds after the last one's end.
+type crowdSource struct {
+	chats  []chat
+	crowd  Crowd
+	pause  float64
+	nextID uint64
+	conv   int // sessions started so far
+}
+
+func (s *crowdSource) next() (*request, bool) { return nil, false }
+
+func (s *crowdSource) begin(at func(*request)) {
+	for _, t := range s.crowd.Start {
+		s.open(t, at)
+	}
+}
+
+// open starts the next session at time t.
+func (s *crowdSource) open(t float64, at func(*request)) {
+	conv := s.conv
+	s.conv++
+	s.issue(conv, 0, t, at)
+}
+
+func (s *crowdSource) issue(conv, turn int, t float64, at func(*request)) {
+	if int(s.nextID) >= s.crowd.Requests {
+		return
+	}
+	c := &s.chats[conv%len(s.chats)].turns[turn]
+	blocks := c.blocks
+	if rep := conv / len(s.chats); rep > 0 {
+		blocks = make([]kv.Hash, len(c.blocks))
+		for i, h := range c.blocks {
+			if h >= sharedIDs {
+				h += kv.Hash(rep) << 40
+			}
+			blocks[i] = h
+		}
+	}
+	q := &request{Request: model.Request{ID: s.nextID, Prompt: c.prompt, Output: c.out, Blocks: blocks},
+		arrival: t, session: uint64(conv), conv: int32(conv), turn: int32(turn)}
+	s.nextID++
+	at(q)
+}
+
+func (s *crowdSource) ended(q *request, now float64, at func(*request)) {
+	turns := s.chats[int(q.conv)%len(s.chats)].turns
+	if next := int(q.turn) + 1; next < len(turns) {
+		s.issue(int(q.conv), next, now+turns[next].think, at)
+		return
+	}
+	s.open(now+s.pause, at)
+}
+
+// Rollouts are the parameters of the RL rollout experiment (cells/README).
+type Rollouts struct {
+	Steps           int     `json:"steps"`
+	PerStep         int     `json:"rollouts_per_step"`
+	Turns           int     `json:"turns"`
+	InFlight        int     `json:"in_flight"`
+	Input           int     `json:"input"`
+	SharedBlocks    int     `json:"shared_blocks"`
+	OwnBlocks       int     `json:"own_blocks"`
+	BlockSize       int     `json:"block_size"`
+	Output          int     `json:"output"`
+	StragglerOutput int     `json:"straggler_final_output"`
+	Feedback        int     `json:"feedback"`
+	Think           float64 `json:"think_s"`
+	Spacing         float64 `json:"start_spacing_s"`
+	Stragglers      [][]int `json:"stragglers"`
+}
+
+func readRollouts(src io.Reader, name string) (*Rollouts, error) {
+	d := json.NewDecoder(src)
+	d.DisallowUnknownFields()
+	var r Rollouts
+	if err := d.Decode(&r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &r, r.validate()
+}
+
+func (r *Rollouts) validate() error {
+	for _, f := range []struct {
+		name      string
+		v, lo, hi int
+	}{
+		{"steps", r.Steps, 1, 1 << 20}, {"rollouts_per_step", r.PerStep, 1, 1 << 16}, {"turns", r.Turns, 1, 1 << 12},
+		{"in_flight", r.InFlight, 1, 1 << 20}, {"input", r.Input, 1, 1 << 24}, {"block_size", r.BlockSize, 1, 1 << 16},
+		{"shared_blocks", r.SharedBlocks, 0, 1 << 20}, {"own_blocks", r.OwnBlocks, 0, 1 << 20},
+		{"output", r.Output, 1, 1 << 24}, {"straggler_final_output", r.StragglerOutput, 1, 1 << 24}, {"feedback", r.Feedback, 0, 1 << 24},
+	} {
+		if f.v < f.lo || f.v > f.hi {
+			return fmt.Errorf("rollouts: %s is %d, must be between %d and %d", f.name, f.v, f.lo, f.hi)
+		}
+	}
+	if !(r.Think >= 0 && r.Think < 1e6 && r.Spacing >= 0 && r.Spacing < 1e6) {
+		return fmt.Errorf("rollouts: think_s is %v and start_spacing_s is %v, must be seconds >= 0", r.Think, r.Spacing)
+	}
+	if len(r.Stragglers) != 0 && len(r.Stragglers) != r.Steps {
+		return fmt.Errorf("rollouts: stragglers has %d steps, must have %d", len(r.Stragglers), r.Steps)
+	}
+	return nil
+}
+
+// rolloutSource keeps InFlight rollouts going; a rollout's prompt grows by its
+// output and the feedback each turn.
+type rolloutSource struct {
+	r       *Rollouts
+	straggl []bool // by rollout
+	started int
+	nextID  uint64
+	fresh   kv.Hash
+	blocks  map[int32][]kv.Hash // of the rollouts in flight
+}
+
+func newRolloutSource(r *Rollouts) *rolloutSource {
+	s := &rolloutSource{r: r, straggl: make([]bool, r.Steps*r.PerStep), fresh: kv.Hash(r.SharedBlocks), blocks: map[int32][]kv.Hash{}}
+	for step, list := range r.Stragglers {
+		for _, k := range list {
+			if k >= 0 && k < r.PerStep {
+				s.straggl[step*r.PerStep+k] = true
+			}
+		}
+	}
+	return s
+}
+
+func (s *rolloutSource) next() (*request, bool) { return nil, false }
+
+func (s *rolloutSource) begin(at func(*request)) {
+	for i := range s.r.InFlight {
+		s.open(float64(i)*s.r.Spacing, at)
+	}
+}
+
+func (s *rolloutSource) open(t float64, at func(*request)) {
+	if s.started >= len(s.straggl) {
+		return
+	}
+	conv := int32(s.started)
+	s.started++
+	var blocks []kv.Hash
+	for i := range s.r.SharedBlocks {
+		blocks = append(blocks, kv.Hash(i))
+	}
+	for range s.r.OwnBlocks {
+		blocks = append(blocks, s.fresh)
+		s.fresh++
+	}
+	s.blocks[conv] = blocks
+	s.issue(conv, 0, t, at)
+}
+
+func (s *rolloutSource) issue(conv, turn int32, t float64, at func(*request)) {
+	prompt := s.r.Input + int(turn)*(s.r.Output+s.r.Feedback)
+	blocks := s.blocks[conv]
+	for len(blocks) < prompt/s.r.BlockSize {
+		blocks = append(blocks, s.fresh)
+		s.fresh++
+	}
+	s.blocks[conv] = blocks
+	out := s.r.Output
+	if int(turn) == s.r.Turns-1 && s.straggl[conv] {
+		out = s.r.StragglerOutput
+	}
+	q := &request{Request: model.Request{ID: s.nextID, Prompt: prompt, Output: out, Blocks: blocks[:prompt/s.r.BlockSize]},
+		arrival: t, session: uint64(conv), conv: conv, turn: turn}
+	s.nextID++
+	at(q)
+}
+
+func (s *rolloutSource) ended(q *request, now float64, at func(*request)) {
+	if int(q.turn)+1 < s.r.Turns {
+		s.issue(q.conv, q.turn+1, now+s.r.Think, at)
+		return
+	}
+	delete(s.blocks, q.conv)
+	s.open(now, at)
+}
