@@ -1,0 +1,412 @@
+package jinja
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"unicode/utf8"
+)
+
+// maxJSONDepth bounds nesting. Python's own limit is near 1,000 levels.
+const maxJSONDepth = 200
+
+// maxIntDigits is Python's limit for reading an int.
+const maxIntDigits = 4300
+
+// JSONError says where and why a text is not JSON that Python's json.loads would take.
+type JSONError struct {
+	Offset int
+	Reason string
+}
+
+func (e *JSONError) Error() string { return fmt.Sprintf("JSON at byte %d: %s", e.Offset, e.Reason) }
+
+// ParseJSON reads one JSON text into a Value, as Python's json.loads does: key order kept, a repeated
+// key keeps its first place and its last value, integers of any size, 1E5 is the float 100000.0,
+// NaN and Infinity are numbers. Strings without escapes share data's single copy. Lone surrogates,
+// invalid UTF-8 and nesting beyond 200 levels are errors.
+func ParseJSON(data []byte) (Value, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	return ParseJSONString(string(data))
+}
+
+// ParseJSONString is ParseJSON for a string, which the Value keeps parts of.
+func ParseJSONString(data string) (Value, error) {
+	p := jsonParser{src: data}
+	if !utf8.ValidString(data) {
+		return Value{}, &JSONError{0, "the text is not valid UTF-8"}
+	}
+	v, err := p.value(0)
+	if err != nil {
+		return Value{}, err
+	}
+	if p.space(); p.pos < len(p.src) {
+		return Value{}, p.fail("more text after the value")
+	}
+	return v, nil
+}
+
+type jsonParser struct {
+	src     string
+	pos     int
+	items   []Value // stack of the elements of lists that are being read
+	fields  []entry // the same for dicts
+	buf     []byte
+	listMem []Value // slabs that finished lists and dicts are cut from
+	dictMem []entry
+	dicts   []Dict
+	lists   []List
+}
+
+func (p *jsonParser) fail(format string, args ...any) error {
+	return &JSONError{p.pos, fmt.Sprintf(format, args...)}
+}
+
+func (p *jsonParser) space() {
+	for p.pos < len(p.src) {
+		switch p.src[p.pos] {
+		case ' ', '\t', '\n', '\r':
+			p.pos++
+		default:
+			return
+		}
+	}
+}
+
+func (p *jsonParser) value(depth int) (Value, error) {
+	p.space()
+	if p.pos >= len(p.src) {
+		return Value{}, p.fail("a value was expected, the text ends")
+	}
+	switch c := p.src[p.pos]; c {
+	case '"':
+		s, err := p.string()
+		return Str(s), err
+	case '{':
+		if depth >= maxJSONDepth {
+			return Value{}, p.fail("nested deeper than %d levels", maxJSONDepth)
+		}
+		return p.object(depth)
+	case '[':
+		if depth >= maxJSONDepth {
+			return Value{}, p.fail("nested deeper than %d levels", maxJSONDepth)
+		}
+		return p.array(depth)
+	case 't':
+		return Bool(true), p.word("true")
+	case 'f':
+		return Bool(false), p.word("false")
+	case 'n':
+		return None, p.word("null")
+	case 'N':
+		return Float(math.NaN()), p.word("NaN")
+	case 'I':
+		return Float(math.Inf(1)), p.word("Infinity")
+	default:
+		if c == '-' || c >= '0' && c <= '9' {
+			return p.number()
+		}
+		return Value{}, p.fail("a value was expected, not %q", c)
+	}
+}
+
+func (p *jsonParser) word(w string) error {
+	if len(p.src)-p.pos < len(w) || p.src[p.pos:p.pos+len(w)] != w {
+		return p.fail("%s was expected", w)
+	}
+	p.pos += len(w)
+	return nil
+}
+
+func (p *jsonParser) digits() int {
+	start := p.pos
+	for p.pos < len(p.src) && p.src[p.pos]-'0' <= 9 {
+		p.pos++
+	}
+	return p.pos - start
+}
+
+func (p *jsonParser) number() (Value, error) {
+	start := p.pos
+	if p.src[p.pos] == '-' {
+		if p.pos++; p.pos < len(p.src) && p.src[p.pos] == 'I' {
+			return Float(math.Inf(-1)), p.word("Infinity")
+		}
+	}
+	intStart := p.pos
+	n := p.digits()
+	if n == 0 || n > 1 && p.src[intStart] == '0' {
+		p.pos = intStart
+		return Value{}, p.fail("not a number")
+	}
+	isFloat := false
+	if p.pos+1 < len(p.src) && p.src[p.pos] == '.' && p.src[p.pos+1]-'0' <= 9 {
+		p.pos++
+		p.digits()
+		isFloat = true
+	}
+	if p.pos < len(p.src) && p.src[p.pos]|0x20 == 'e' {
+		mark := p.pos
+		if p.pos++; p.pos < len(p.src) && (p.src[p.pos] == '+' || p.src[p.pos] == '-') {
+			p.pos++
+		}
+		if p.digits() > 0 {
+			isFloat = true
+		} else {
+			p.pos = mark
+		}
+	}
+	text := p.src[start:p.pos]
+	if isFloat {
+		f, _ := strconv.ParseFloat(text, 64) // overflow gives Inf, as in Python
+		return Float(f), nil
+	}
+	if len(text) < 19 {
+		i, _ := strconv.ParseInt(text, 10, 64)
+		return Int(i), nil
+	}
+	if n > maxIntDigits {
+		p.pos = start
+		return Value{}, p.fail("an integer of more than %d digits", maxIntDigits)
+	}
+	b, ok := new(big.Int).SetString(text, 10)
+	if !ok {
+		return Value{}, p.fail("not a number")
+	}
+	return bigOf(b), nil
+}
+
+func (p *jsonParser) array(depth int) (Value, error) {
+	p.pos++
+	mark := len(p.items)
+	defer func() { p.items = p.items[:mark] }()
+	if p.space(); p.pos < len(p.src) && p.src[p.pos] == ']' {
+		p.pos++
+		return p.list(nil), nil
+	}
+	for {
+		v, err := p.value(depth + 1)
+		if err != nil {
+			return Value{}, err
+		}
+		p.items = append(p.items, v)
+		p.space()
+		if p.pos >= len(p.src) {
+			return Value{}, p.fail("a list is not closed")
+		}
+		switch p.src[p.pos] {
+		case ',':
+			p.pos++
+		case ']':
+			p.pos++
+			return p.list(p.items[mark:]), nil
+		default:
+			return Value{}, p.fail("',' or ']' was expected, not %q", p.src[p.pos])
+		}
+	}
+}
+
+// list copies the items out of the stack into memory of their own size.
+func (p *jsonParser) list(items []Value) Value {
+	n := len(items)
+	if n > cap(p.listMem)-len(p.listMem) {
+		p.listMem = make([]Value, 0, max(n, 32))
+	}
+	at := len(p.listMem)
+	p.listMem = append(p.listMem, items...)
+	if len(p.lists) == cap(p.lists) {
+		p.lists = make([]List, 0, 16)
+	}
+	p.lists = append(p.lists, List{p.listMem[at : at+n : at+n]})
+	return Value{kind: KindList, ref: &p.lists[len(p.lists)-1]}
+}
+
+func (p *jsonParser) object(depth int) (Value, error) {
+	p.pos++
+	mark := len(p.fields)
+	defer func() { p.fields = p.fields[:mark] }()
+	if p.space(); p.pos < len(p.src) && p.src[p.pos] == '}' {
+		p.pos++
+		return p.dict(nil), nil
+	}
+	for {
+		if p.space(); p.pos >= len(p.src) || p.src[p.pos] != '"' {
+			return Value{}, p.fail("a key in double quotes was expected")
+		}
+		key, err := p.string()
+		if err != nil {
+			return Value{}, err
+		}
+		if p.space(); p.pos >= len(p.src) || p.src[p.pos] != ':' {
+			return Value{}, p.fail("':' was expected")
+		}
+		p.pos++
+		v, err := p.value(depth + 1)
+		if err != nil {
+			return Value{}, err
+		}
+		p.fields = append(p.fields, entry{key: key, val: v})
+		p.space()
+		if p.pos >= len(p.src) {
+			return Value{}, p.fail("an object is not closed")
+		}
+		switch p.src[p.pos] {
+		case ',':
+			p.pos++
+		case '}':
+			p.pos++
+			return p.dict(p.fields[mark:]), nil
+		default:
+			return Value{}, p.fail("',' or '}' was expected, not %q", p.src[p.pos])
+		}
+	}
+}
+
+func (p *jsonParser) dict(fields []entry) Value {
+	if len(p.dicts) == cap(p.dicts) {
+		p.dicts = make([]Dict, 0, 32)
+	}
+	p.dicts = append(p.dicts, Dict{})
+	d := &p.dicts[len(p.dicts)-1]
+	n := len(fields)
+	if n > indexAbove {
+		d.entries = make([]entry, 0, n)
+		for i := range fields {
+			d.Set(fields[i].key, fields[i].val)
+		}
+		return Value{kind: KindDict, ref: d}
+	}
+	if n > cap(p.dictMem)-len(p.dictMem) {
+		p.dictMem = make([]entry, 0, max(n, 64))
+	}
+	at := len(p.dictMem)
+	for i := range fields {
+		for j := at; ; j++ {
+			if j == len(p.dictMem) {
+				p.dictMem = append(p.dictMem, fields[i])
+				break
+			}
+			if p.dictMem[j].key == fields[i].key {
+				p.dictMem[j].val = fields[i].val
+				break
+			}
+		}
+	}
+	end := len(p.dictMem)
+	d.entries = p.dictMem[at:end:end]
+	return Value{kind: KindDict, ref: d}
+}
+
+// string reads a string; p.pos is at its opening quote.
+func (p *jsonParser) string() (string, error) {
+	p.pos++
+	start := p.pos
+	src := p.src
+	for i := start; i < len(src); i++ {
+		switch c := src[i]; {
+		case c == '"':
+			p.pos = i + 1
+			return src[start:i], nil
+		case c == '\\':
+			p.pos = i
+			return p.escaped(start)
+		case c < ' ':
+			p.pos = i
+			return "", p.fail("control character %q in a string", c)
+		}
+	}
+	p.pos = len(src)
+	return "", p.fail("a string is not closed")
+}
+
+// escaped goes on with a string that has an escape at p.pos.
+func (p *jsonParser) escaped(start int) (string, error) {
+	buf := append(p.buf[:0], p.src[start:p.pos]...)
+	src := p.src
+	for p.pos < len(src) {
+		c := src[p.pos]
+		switch {
+		case c == '"':
+			p.pos++
+			p.buf = buf
+			return string(buf), nil
+		case c < ' ':
+			return "", p.fail("control character %q in a string", c)
+		case c != '\\':
+			from := p.pos
+			for p.pos < len(src) && src[p.pos] >= ' ' && src[p.pos] != '"' && src[p.pos] != '\\' {
+				p.pos++
+			}
+			buf = append(buf, src[from:p.pos]...)
+			continue
+		}
+		if p.pos+1 >= len(src) {
+			break
+		}
+		p.pos += 2
+		switch src[p.pos-1] {
+		case '"', '\\', '/':
+			buf = append(buf, src[p.pos-1])
+		case 'n':
+			buf = append(buf, '\n')
+		case 't':
+			buf = append(buf, '\t')
+		case 'r':
+			buf = append(buf, '\r')
+		case 'b':
+			buf = append(buf, '\b')
+		case 'f':
+			buf = append(buf, '\f')
+		case 'u':
+			r, err := p.codePoint()
+			if err != nil {
+				return "", err
+			}
+			buf = utf8.AppendRune(buf, r)
+		default:
+			p.pos--
+			return "", p.fail("unknown escape \\%c", src[p.pos])
+		}
+	}
+	return "", p.fail("a string is not closed")
+}
+
+func (p *jsonParser) hex4() (rune, bool) {
+	if p.pos+4 > len(p.src) {
+		return 0, false
+	}
+	var r rune
+	for _, c := range []byte(p.src[p.pos : p.pos+4]) {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	p.pos += 4
+	return r, true
+}
+
+func (p *jsonParser) codePoint() (rune, error) {
+	r, ok := p.hex4()
+	if !ok {
+		return 0, p.fail("\\u needs four hexadecimal digits")
+	}
+	if r < 0xd800 || r > 0xdfff {
+		return r, nil
+	}
+	if r < 0xdc00 && p.pos+6 <= len(p.src) && p.src[p.pos] == '\\' && p.src[p.pos+1] == 'u' {
+		p.pos += 2
+		if lo, ok := p.hex4(); ok && lo >= 0xdc00 && lo <= 0xdfff {
+			return 0x10000 + (r-0xd800)<<10 + (lo - 0xdc00), nil
+		}
+	}
+	// Python keeps it and the engine's tokenizer then fails on it.
+	return 0, p.fail("a lone surrogate: no text has it and no engine tokenizes it")
+}
