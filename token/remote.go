@@ -330,7 +330,7 @@ func readRender(body []byte, seed kv.Seed) (Result, error) {
 		}
 		p := Prompt{IDs: list[i].TokenIDs}
 		if f := list[i].Features; f != nil {
-			ms, err := f.spans()
+			ms, err := f.spans(len(p.IDs))
 			if err != nil {
 				return Result{}, err
 			}
@@ -354,7 +354,7 @@ type span struct {
 
 type spans []span
 
-func (f *features) spans() (spans, error) {
+func (f *features) spans(tokens int) (spans, error) {
 	var out spans
 	for kind, hs := range f.Hashes {
 		ps := f.Placeholders[kind]
@@ -362,8 +362,8 @@ func (f *features) spans() (spans, error) {
 			return nil, fmt.Errorf("render: %d hashes but %d placeholders of kind %q", len(hs), len(ps), kind)
 		}
 		for i, h := range hs {
-			if ps[i].Length <= 0 || ps[i].Offset < 0 {
-				return nil, fmt.Errorf("render: placeholder at %d of length %d", ps[i].Offset, ps[i].Length)
+			if o, n := ps[i].Offset, ps[i].Length; o < 0 || n <= 0 || o > tokens || n > tokens-o {
+				return nil, fmt.Errorf("render: placeholder at %d of length %d in a prompt of %d tokens", o, n, tokens)
 			}
 			out = append(out, span{ps[i].Offset, ps[i].Length, h})
 		}
