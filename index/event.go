@@ -1,0 +1,131 @@
+package index
+
+import "kvasir/kv"
+
+// A Reason says why an event changed nothing.
+type Reason uint8
+
+// The reasons for skipping an event, or blocks of it.
+const (
+	NotSkipped  Reason = iota
+	BadTarget          // target, tier, kind or source out of range
+	SparseGroup        // a group that makes no prefixes
+	BadShape           // tokens, block size and handles don't fit each other
+	Cycle              // a handle twice in one event, or its own parent
+	NoTokens           // no tokens, and no handle is known: no position
+	Full               // at a bound (groups of a target, sliding handles, memory)
+	NumReasons
+)
+
+var reasons = [NumReasons]string{"", "bad-target", "sparse-group", "bad-shape", "cycle", "no-tokens", "full"}
+
+func (r Reason) String() string { return reasons[min(r, NumReasons-1)] }
+
+// A Result counts what an event did, in blocks.
+type Result struct {
+	Stored   int32 // newly held in the event's tier (or newly predicted)
+	Copies   int32 // held already: another copy, or a re-announcement
+	Removed  int32 // no longer held in the tier (or no longer predicted)
+	Kept     int32 // a copy went, others remain
+	Unknown  int32 // removals of what isn't held
+	Orphaned int32 // wait for an unknown parent
+	Joined   int32 // orphans whose parent came with this event
+	Dropped  int32 // orphans thrown away: bound, clear, or removed while they waited
+	Rebound  int32 // forgotten because their handle now names something else
+	Expired  int32 // forgotten by a TierLimit
+	Skipped  int32 // blocks of this event that were not applied, see Reason
+	Reason   Reason
+}
+
+// ChainSize returns the block size at which a prompt has to be hashed to match
+// targets whose events have blocks of size eventBlockSize: the size itself from
+// 16 on; below, the smallest multiple that is at least 16, since smaller pages
+// are collected into chunks of that many tokens.
+func ChainSize(eventBlockSize int) int {
+	if eventBlockSize <= 0 || eventBlockSize >= minChunk {
+		return eventBlockSize
+	}
+	return (minChunk + eventBlockSize - 1) / eventBlockSize * eventBlockSize
+}
+
+// minChunk is the least number of tokens of an indexed block.
+const minChunk = 16
+
+// maxBlockSize bounds the block size of an event; the largest seen is 2,176.
+const maxBlockSize = 1 << 16
+
+// maxGroups bounds the cache groups of a target.
+const maxGroups = 32
+
+// hasDuplicate says that a handle occurs twice in hs, or is its own parent.
+func hasDuplicate(ev *kv.Event, seen *handleSet) bool {
+	if !ev.Root {
+		for _, h := range ev.Handles {
+			if h == ev.Parent {
+				return true
+			}
+		}
+	}
+	hs := ev.Handles
+	if len(hs) <= 8 {
+		for i, h := range hs {
+			for _, g := range hs[:i] {
+				if g == h {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	seen.reset(len(hs))
+	for _, h := range hs {
+		if !seen.add(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// A handleSet finds duplicates in linear time without clearing its table: each
+// use has a new stamp.
+type handleSet struct {
+	slots []stamped
+	stamp uint64
+	shift uint
+}
+
+type stamped struct {
+	h     kv.Handle
+	stamp uint64
+}
+
+func (s *handleSet) reset(n int) {
+	size := 64
+	for size < 2*n {
+		size *= 2
+	}
+	if len(s.slots) < size {
+		s.slots = make([]stamped, size)
+		s.shift = 64
+		for 1<<(64-s.shift) < size {
+			s.shift--
+		}
+	}
+	s.stamp++
+}
+
+func (s *handleSet) add(h kv.Handle) bool {
+	mask := len(s.slots) - 1
+	i := int(uint64(h) * 0x9e3779b97f4a7c15 >> s.shift)
+	for {
+		e := &s.slots[i&mask]
+		if e.stamp != s.stamp {
+			*e = stamped{h, s.stamp}
+			return true
+		}
+		if e.h == h {
+			return false
+		}
+		i++
+	}
+}

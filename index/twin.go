@@ -1,0 +1,732 @@
+package index
+
+import (
+	"slices"
+
+	"kvasir/kv"
+)
+
+// twin is the index as plain maps and sets: slow, unbounded in blocks, and the
+// definition of what every operation means. The fast index must answer alike.
+type twin struct {
+	cfg     Config
+	targets map[kv.Target]*twinTarget
+	orphans []*twinOrphan // oldest first
+	waiting int           // blocks in orphans
+	seen    handleSet
+}
+
+type twinTarget struct {
+	cfg    TargetConfig
+	lanes  []*twinLane // in order of creation
+	pred   map[kv.Hash]int
+	events int
+}
+
+type twinLane struct {
+	t      *twinTarget
+	id     kv.Target
+	group  uint16
+	slide  bool
+	window int32
+	bs     int32 // block size: of the GPU tier (dense), of the last event (sliding)
+	page   int32 // page size where pages are collected into chunks, otherwise 0
+	bound  map[kv.Handle]*twinBlock
+	byHash map[kv.Hash]*twinBlock
+	pages  map[kv.Hash]*twinPage
+	chunks map[kv.Hash][][]kv.Hash
+	slid   map[kv.Handle]*[kv.NumTiers]int
+	seq    int
+}
+
+// The planes of a block's holders: a tier, or the inside of a lower tier's
+// chunk, where no credit may end.
+const (
+	tGPU = iota
+	tHost
+	tDisk
+	tHostIn
+	tDiskIn
+	tPlanes
+)
+
+// innerOf returns the plane of the inside of a chunk; GPU has no chunks.
+func innerOf(t kv.Tier) int {
+	if t == kv.GPU {
+		return tGPU
+	}
+	return int(t) + 2
+}
+
+type twinBlock struct {
+	handle kv.Handle
+	hash   kv.Hash
+	n      [tPlanes]int
+	seq    [kv.NumTiers]int // order of the last store
+	event  [kv.NumTiers]int // the target's event of the last store
+}
+
+func (b *twinBlock) held(t kv.Tier) bool { return b.n[t] > 0 || b.n[innerOf(t)] > 0 }
+
+// A twinPage is what a page contains, and the path to it: facts about content,
+// true whoever holds it.
+type twinPage struct {
+	index   int // in the prompt
+	before  kv.Hash
+	tokens  []uint32 // since the start of its chunk
+	digests []uint64
+	members []kv.Hash
+	chunk   kv.Hash // if it ends one
+}
+
+type twinOrphan struct {
+	l       *twinLane
+	tier    kv.Tier
+	parent  kv.Handle
+	handles []kv.Handle
+	live    []bool
+	tokens  []uint32
+	extras  []kv.Extra
+	unit    int
+	chunk   int
+	reused  bool
+}
+
+func newTwin(c Config) *twin {
+	return &twin{cfg: c.withDefaults(), targets: map[kv.Target]*twinTarget{}}
+}
+
+func (w *twin) target(t kv.Target) *twinTarget {
+	tt := w.targets[t]
+	if tt == nil {
+		tt = &twinTarget{cfg: w.cfg.Target, pred: map[kv.Hash]int{}}
+		w.targets[t] = tt
+	}
+	return tt
+}
+
+func (w *twin) SetTarget(t kv.Target, c TargetConfig) { w.target(t).cfg = c }
+
+func (tt *twinTarget) lane(group uint16) *twinLane {
+	for _, l := range tt.lanes {
+		if l.group == group {
+			return l
+		}
+	}
+	return nil
+}
+
+func (tt *twinTarget) primary() *twinLane {
+	for _, l := range tt.lanes {
+		if !l.slide {
+			return l
+		}
+	}
+	return nil
+}
+
+func (l *twinLane) reset() {
+	l.bound, l.byHash = map[kv.Handle]*twinBlock{}, map[kv.Hash]*twinBlock{}
+	l.pages, l.chunks = map[kv.Hash]*twinPage{}, map[kv.Hash][][]kv.Hash{}
+	l.slid = map[kv.Handle]*[kv.NumTiers]int{}
+}
+
+func (tt *twinTarget) addLane(ev *kv.Event, slide bool) *twinLane {
+	if len(tt.lanes) >= maxGroups {
+		return nil
+	}
+	l := &twinLane{t: tt, id: ev.Target, group: ev.Group, slide: slide}
+	l.reset()
+	tt.lanes = append(tt.lanes, l)
+	return l
+}
+
+func (w *twin) Apply(ev *kv.Event) (r Result) {
+	n := len(ev.Handles)
+	if ev.Source == kv.Dispatch {
+		n = len(ev.Hashes)
+	}
+	if ev.Target >= kv.MaxTargets || ev.Tier >= kv.NumTiers || ev.Kind > kv.Cleared || ev.Source > kv.Dispatch {
+		r.skip(BadTarget, n)
+		return r
+	}
+	tt := w.target(ev.Target)
+	if ev.Source == kv.Dispatch {
+		w.dispatch(tt, ev, &r)
+		return r
+	}
+	tt.events++
+	w.expire(tt, &r)
+	switch ev.Kind {
+	case kv.Stored:
+		w.stored(tt, ev, &r)
+	case kv.Removed:
+		w.removed(tt, ev, &r)
+	case kv.Cleared:
+		w.cleared(tt, ev, &r)
+	}
+	return r
+}
+
+func (r *Result) skip(why Reason, blocks int) {
+	r.Reason = why
+	r.Skipped += int32(blocks)
+}
+
+func (w *twin) dispatch(tt *twinTarget, ev *kv.Event, r *Result) {
+	for _, h := range ev.Hashes {
+		switch ev.Kind {
+		case kv.Stored:
+			if l := tt.primary(); l != nil && l.has(h, kv.GPU) {
+				r.Copies++
+				continue
+			}
+			if tt.pred[h]++; tt.pred[h] == 1 {
+				r.Stored++
+			} else {
+				r.Copies++
+			}
+			tt.pred[h] = min(tt.pred[h], w.cfg.MaxCopies)
+		case kv.Removed:
+			switch tt.pred[h] {
+			case 0:
+				r.Unknown++
+			case 1:
+				delete(tt.pred, h)
+				r.Removed++
+			default:
+				tt.pred[h]--
+				r.Kept++
+			}
+		}
+	}
+	if ev.Kind == kv.Cleared {
+		r.Removed += int32(len(tt.pred))
+		clear(tt.pred)
+	}
+}
+
+// has says that the block of the lane's chain is wholly held in a tier's planes.
+func (l *twinLane) has(h kv.Hash, t kv.Tier) bool {
+	if l.page == 0 {
+		b := l.byHash[h]
+		return b != nil && b.held(t)
+	}
+	for _, members := range l.chunks[h] {
+		if !slices.ContainsFunc(members, func(m kv.Hash) bool {
+			b := l.byHash[m]
+			return b == nil || !b.held(t)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// ends says that credit in tier t may end after block h.
+func (l *twinLane) ends(h kv.Hash, t kv.Tier) bool {
+	if l.page != 0 {
+		return l.has(h, t)
+	}
+	b := l.byHash[h]
+	return b != nil && b.n[t] > 0
+}
+
+func (w *twin) stored(tt *twinTarget, ev *kv.Event, r *Result) {
+	n := len(ev.Handles)
+	l := tt.lane(ev.Group)
+	if ev.Attention != kv.Dense {
+		if ev.Attention != kv.Sliding {
+			r.skip(SparseGroup, n)
+			return
+		}
+		if l == nil {
+			l = tt.addLane(ev, true)
+		}
+		switch {
+		case l == nil:
+			r.skip(Full, n)
+		case !l.slide:
+			r.skip(BadShape, n)
+		default:
+			l.window, l.bs = ev.Window, ev.BlockSize
+			w.slide(l, ev, r)
+		}
+		return
+	}
+	if l != nil && l.slide {
+		r.skip(BadShape, n)
+		return
+	}
+	if n == 0 {
+		return
+	}
+	if hasDuplicate(ev, &w.seen) {
+		r.skip(Cycle, n)
+		return
+	}
+	if len(ev.Tokens) == 0 {
+		w.placeholder(l, ev, r)
+		return
+	}
+	unit, chunk, ok := shape(ev, l != nil, l.size())
+	page := int32(0)
+	if unit < minChunk {
+		page = int32(unit)
+	}
+	if !ok || l != nil && l.page != page && ev.Tier != kv.GPU {
+		r.skip(BadShape, n)
+		return
+	}
+	if l == nil {
+		if l = tt.addLane(ev, false); l == nil {
+			r.skip(Full, n)
+			return
+		}
+		l.page = page
+	}
+	if l.page != page {
+		w.dropOrphans(func(o *twinOrphan) bool { return o.l == l }, r)
+		l.reset()
+		l.page = page
+	}
+	if ev.Tier == kv.GPU || l.bs == 0 {
+		l.bs = ev.BlockSize
+	}
+	o := &twinOrphan{l: l, tier: ev.Tier, parent: ev.Parent, handles: slices.Clone(ev.Handles), live: make([]bool, n),
+		tokens: slices.Clone(ev.Tokens), extras: slices.Clone(ev.Extras), unit: unit, chunk: chunk, reused: ev.Reused}
+	for i := range o.live {
+		o.live[i] = true
+	}
+	if !ev.Root && l.bound[ev.Parent] == nil {
+		w.wait(o, r)
+		return
+	}
+	if ev.Root {
+		w.chain(o, w.cfg.Seed.Root(ev.Key, unit), w.cfg.Seed.Root(ev.Key, ChainSize(unit)), r)
+	} else {
+		w.chain(o, l.bound[ev.Parent].hash, 0, r)
+	}
+	work := slices.Clone(o.handles)
+	for len(work) > 0 {
+		h := work[0]
+		work = work[1:]
+		if l.bound[h] == nil {
+			continue
+		}
+		for _, c := range slices.Clone(w.orphans) {
+			if c.l != l || c.parent != h || !slices.Contains(w.orphans, c) || l.bound[h] == nil {
+				continue
+			}
+			w.unwait(c)
+			for _, live := range c.live {
+				if live {
+					r.Joined++
+				}
+			}
+			w.chain(c, l.bound[h].hash, 0, r)
+			work = append(work, c.handles...)
+		}
+	}
+}
+
+func (l *twinLane) size() int32 {
+	if l == nil {
+		return 0
+	}
+	return l.bs
+}
+
+// shape returns the block size at which ev is hashed, and how many of those
+// blocks make a chunk that only counts whole.
+func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
+	bs, n := int(ev.BlockSize), len(ev.Handles)
+	if bs <= 0 || bs > maxBlockSize {
+		return 0, 0, false
+	}
+	if len(ev.Tokens) == n*bs {
+		return bs, 1, true
+	}
+	if unit := int(size); ev.Tier != kv.GPU && known && unit >= minChunk && bs > unit && bs%unit == 0 &&
+		n%(bs/unit) == 0 && len(ev.Tokens) == n*unit {
+		return unit, bs / unit, true
+	}
+	return 0, 0, false
+}
+
+// chain applies the live blocks of o after the block parent.
+func (w *twin) chain(o *twinOrphan, parent, chunkRoot kv.Hash, r *Result) {
+	l := o.l
+	hashes := w.cfg.Seed.Extend(nil, parent, o.tokens, o.unit, o.extras)
+	for i, h := range hashes {
+		if l.page != 0 {
+			l.page1(w.cfg.Seed, h, parent, chunkRoot, o, i)
+		}
+		parent = h
+		if !o.live[i] {
+			continue
+		}
+		if old := l.bound[o.handles[i]]; old != nil && old.hash != h {
+			l.drop(old)
+			r.Rebound++
+		}
+		if old := l.byHash[h]; old != nil && old.handle != o.handles[i] {
+			l.drop(old)
+			r.Rebound++
+		}
+		b := l.byHash[h]
+		if b == nil {
+			b = &twinBlock{handle: o.handles[i], hash: h}
+			l.byHash[h], l.bound[b.handle] = b, b
+		}
+		plane := int(o.tier)
+		if i%o.chunk != o.chunk-1 {
+			plane = innerOf(o.tier)
+		}
+		w.hold(l, b, o.tier, plane, o.reused, r)
+	}
+}
+
+// page1 registers the content of page h.
+func (l *twinLane) page1(seed kv.Seed, h, parent, chunkRoot kv.Hash, o *twinOrphan, i int) {
+	if l.pages[h] != nil {
+		return
+	}
+	per := ChainSize(o.unit) / o.unit
+	p := &twinPage{before: chunkRoot}
+	if up := l.pages[parent]; up != nil {
+		p.index = up.index + 1
+		if p.index%per == 0 {
+			p.before = up.chunk
+		} else {
+			p.before = up.before
+			p.tokens, p.digests, p.members = slices.Clone(up.tokens), slices.Clone(up.digests), slices.Clone(up.members)
+		}
+	}
+	p.tokens = append(p.tokens, o.tokens[i*o.unit:(i+1)*o.unit]...)
+	for _, e := range o.extras {
+		if e.Block == i {
+			p.digests = append(p.digests, e.Digest)
+		}
+	}
+	p.members = append(p.members, h)
+	if p.index%per == per-1 {
+		var extras []kv.Extra
+		for _, d := range p.digests {
+			extras = append(extras, kv.Extra{Digest: d})
+		}
+		p.chunk = seed.Extend(nil, p.before, p.tokens, ChainSize(o.unit), extras)[0]
+		l.chunks[p.chunk] = append(l.chunks[p.chunk], p.members)
+	}
+	l.pages[h] = p
+}
+
+func (l *twinLane) drop(b *twinBlock) {
+	delete(l.bound, b.handle)
+	delete(l.byHash, b.hash)
+	b.n = [tPlanes]int{}
+}
+
+func (w *twin) hold(l *twinLane, b *twinBlock, t kv.Tier, plane int, reused bool, r *Result) {
+	if b.held(t) {
+		r.Copies++
+	} else {
+		r.Stored++
+	}
+	if b.n[plane] == 0 || !reused && b.n[plane] < w.cfg.MaxCopies {
+		b.n[plane]++
+	}
+	l.seq++
+	b.seq[t], b.event[t] = l.seq, l.t.events
+	if t == kv.GPU {
+		l.fact(b.hash)
+	}
+	if limit := l.t.cfg.Tiers[t].Blocks; limit > 0 {
+		n, oldest := 0, (*twinBlock)(nil)
+		for _, b := range l.bound {
+			if b.held(t) {
+				n++
+				if oldest == nil || b.seq[t] < oldest.seq[t] {
+					oldest = b
+				}
+			}
+		}
+		if n > limit {
+			l.dropTier(oldest, t)
+			r.Expired++
+		}
+	}
+}
+
+// fact turns the prediction of a block that is now reported into nothing.
+func (l *twinLane) fact(h kv.Hash) {
+	if l.page == 0 {
+		delete(l.t.pred, h)
+		return
+	}
+	if p := l.pages[h]; p != nil {
+		for ch, lists := range l.chunks {
+			for _, members := range lists {
+				if slices.Contains(members, h) && l.has(ch, kv.GPU) {
+					delete(l.t.pred, ch)
+				}
+			}
+		}
+	}
+}
+
+func (l *twinLane) dropTier(b *twinBlock, t kv.Tier) {
+	b.n[t], b.n[innerOf(t)] = 0, 0
+	l.settle(b)
+}
+
+func (l *twinLane) settle(b *twinBlock) {
+	if b.n == [tPlanes]int{} {
+		l.drop(b)
+	}
+}
+
+func (w *twin) expire(tt *twinTarget, r *Result) {
+	for _, l := range tt.lanes {
+		for t := kv.GPU; t < kv.NumTiers; t++ {
+			if ttl := tt.cfg.Tiers[t].Events; ttl > 0 {
+				for _, b := range l.bound {
+					if b.held(t) && tt.events-b.event[t] > ttl {
+						l.dropTier(b, t)
+						r.Expired++
+					}
+				}
+			}
+		}
+	}
+}
+
+// placeholder applies a store without tokens: only handles that are known have
+// a position.
+func (w *twin) placeholder(l *twinLane, ev *kv.Event, r *Result) {
+	n := len(ev.Handles)
+	if l == nil {
+		r.skip(NoTokens, n)
+		return
+	}
+	chunk := 1
+	if bs := ev.BlockSize; ev.Tier != kv.GPU && l.page == 0 && l.bs > 0 && bs > l.bs {
+		if bs%l.bs != 0 || n%int(bs/l.bs) != 0 {
+			r.skip(BadShape, n)
+			return
+		}
+		chunk = int(bs / l.bs)
+	}
+	for i := 0; i < n; i += chunk {
+		hs := ev.Handles[i : i+chunk]
+		if slices.ContainsFunc(hs, func(h kv.Handle) bool { return l.bound[h] == nil }) {
+			r.skip(NoTokens, chunk)
+			continue
+		}
+		for k, h := range hs {
+			plane := int(ev.Tier)
+			if k != chunk-1 {
+				plane = innerOf(ev.Tier)
+			}
+			if b := l.bound[h]; b != nil {
+				w.hold(l, b, ev.Tier, plane, ev.Reused, r)
+			}
+		}
+	}
+}
+
+func (w *twin) slide(l *twinLane, ev *kv.Event, r *Result) {
+	for _, h := range ev.Handles {
+		c := l.slid[h]
+		if c == nil {
+			c = new([kv.NumTiers]int)
+			l.slid[h] = c
+		}
+		if c[ev.Tier] == 0 {
+			c[ev.Tier] = 1
+			r.Stored++
+			continue
+		}
+		if !ev.Reused && c[ev.Tier] < w.cfg.MaxCopies {
+			c[ev.Tier]++
+		}
+		r.Copies++
+	}
+}
+
+func (w *twin) removed(tt *twinTarget, ev *kv.Event, r *Result) {
+	l := tt.lane(ev.Group)
+	if l == nil {
+		if ev.Attention != kv.Dense {
+			r.skip(SparseGroup, len(ev.Handles))
+			return
+		}
+		r.Unknown += int32(len(ev.Handles))
+		return
+	}
+	for i, h := range ev.Handles {
+		left := int32(-1)
+		if len(ev.Copies) == len(ev.Handles) {
+			left = max(ev.Copies[i], 0)
+		}
+		if l.slide {
+			c := l.slid[h]
+			if c == nil || c[ev.Tier] == 0 {
+				r.Unknown++
+				continue
+			}
+			c[ev.Tier] = w.left(tt, c[ev.Tier], left)
+			if c[ev.Tier] > 0 {
+				r.Kept++
+				continue
+			}
+			r.Removed++
+			if *c == [kv.NumTiers]int{} {
+				delete(l.slid, h)
+			}
+			continue
+		}
+		b := l.bound[h]
+		if b == nil || !b.held(ev.Tier) {
+			if !w.unorphan(l, h, ev.Tier, left, r) {
+				r.Unknown++
+			}
+			continue
+		}
+		plane := int(ev.Tier)
+		if b.n[plane] == 0 {
+			plane = innerOf(ev.Tier)
+		}
+		b.n[plane] = w.left(tt, b.n[plane], left)
+		if left == 0 || left < 0 && tt.cfg.Copies.drops() {
+			l.dropTier(b, ev.Tier)
+		}
+		if b.held(ev.Tier) {
+			r.Kept++
+		} else {
+			r.Removed++
+		}
+		l.settle(b)
+	}
+}
+
+// left returns how many of n copies remain after a removal; told is what the
+// engine says, or -1.
+func (w *twin) left(tt *twinTarget, n int, told int32) int {
+	switch {
+	case told >= 0:
+		return min(int(told), w.cfg.MaxCopies)
+	case tt.cfg.Copies.drops():
+		return 0
+	}
+	return n - 1
+}
+
+func (w *twin) cleared(tt *twinTarget, ev *kv.Event, r *Result) {
+	for t := kv.GPU; t < kv.NumTiers; t++ {
+		if t != ev.Tier && !ev.AllTiers {
+			continue
+		}
+		for _, l := range tt.lanes {
+			for _, b := range l.bound {
+				if b.held(t) {
+					l.dropTier(b, t)
+					r.Removed++
+				}
+			}
+			for h, c := range l.slid {
+				if c[t] > 0 {
+					r.Removed++
+				}
+				if c[t] = 0; *c == [kv.NumTiers]int{} {
+					delete(l.slid, h)
+				}
+			}
+		}
+		w.dropOrphans(func(o *twinOrphan) bool { return o.l.t == tt && o.tier == t }, r)
+	}
+}
+
+func (w *twin) Forget(t kv.Target) {
+	if tt := w.targets[t]; tt != nil {
+		w.dropOrphans(func(o *twinOrphan) bool { return o.l.t == tt }, &Result{})
+		delete(w.targets, t)
+	}
+}
+
+// wait adds o to the orphans, and makes room for it.
+func (w *twin) wait(o *twinOrphan, r *Result) {
+	n := len(o.handles)
+	if n > w.cfg.Orphans || n > w.cfg.OrphansPerTarget {
+		r.skip(Full, n)
+		return
+	}
+	for {
+		mine, first := 0, (*twinOrphan)(nil)
+		for _, x := range w.orphans {
+			if x.l.t == o.l.t {
+				if first == nil {
+					first = x
+				}
+				mine += len(x.handles)
+			}
+		}
+		if mine+n <= w.cfg.OrphansPerTarget {
+			if w.waiting+n <= w.cfg.Orphans {
+				break
+			}
+			first = w.orphans[0]
+		}
+		w.dropOrphans(func(x *twinOrphan) bool { return x == first }, r)
+	}
+	w.orphans = append(w.orphans, o)
+	w.waiting += n
+	r.Orphaned += int32(n)
+}
+
+func (w *twin) unwait(o *twinOrphan) {
+	i := slices.Index(w.orphans, o)
+	w.orphans = slices.Delete(w.orphans, i, i+1)
+	w.waiting -= len(o.handles)
+}
+
+func (w *twin) dropOrphans(which func(*twinOrphan) bool, r *Result) {
+	for _, o := range slices.Clone(w.orphans) {
+		if which(o) {
+			w.unwait(o)
+			for _, live := range o.live {
+				if live {
+					r.Dropped++
+				}
+			}
+		}
+	}
+}
+
+// unorphan takes a removal for a block that waits: one copy, or all.
+func (w *twin) unorphan(l *twinLane, h kv.Handle, t kv.Tier, left int32, r *Result) bool {
+	found := false
+	for _, o := range slices.Clone(w.orphans) {
+		if o.l != l || o.tier != t {
+			continue
+		}
+		i := slices.Index(o.handles, h)
+		if i < 0 || !o.live[i] {
+			continue
+		}
+		found = true
+		if left > 0 {
+			r.Kept++
+			return true
+		}
+		o.live[i] = false
+		r.Dropped++
+		if !slices.Contains(o.live, true) {
+			w.unwait(o)
+		}
+		if left < 0 && !l.t.cfg.Copies.drops() {
+			return true
+		}
+	}
+	return found
+}
