@@ -1,0 +1,165 @@
+package bpe
+
+import "unicode/utf8"
+
+// seams knows between which neighbouring characters no token of the
+// vocabulary reaches across. There every merge stays on its own side, so a
+// word may be cut there before merging: the cut is exact, not a guess, because
+// a merge across the seam would have to make a token that spans it. Pairs are
+// kept in a hashed bitmap; a collision only costs a cut.
+//
+// At byte level a token may hold a part of a character. Such parts are entered
+// beside whole characters, and kinds says which lengths of parts occur.
+type seams struct {
+	ascii  [128][2]uint64 // bit b of row a: a token spans a|b
+	bitmap []uint64
+	shift  uint
+	kinds  []kind
+}
+
+// A kind of seam: the last left bytes of the character on the left and the
+// first right bytes of that on the right are in the token; 0 means all.
+type kind struct{ left, right int }
+
+const (
+	spanned   = 1 << iota // a token reaches across
+	cutsLeft              // one that holds a part of the left character
+	cutsRight             // one that holds a part of the right character
+)
+
+func newSeams(m *model, ms []merge) *seams {
+	z := &seams{}
+	words := 10
+	for 1<<words < len(ms)/4 { // 16 bits or more for each merge
+		words++
+	}
+	words = min(words, 15)
+	z.bitmap, z.shift = make([]uint64, 1<<words), uint(64-words)
+	seen := map[kind]bool{}
+	done := make([]bool, len(m.vocab.spans))
+	for _, x := range ms {
+		if done[x.joined] {
+			continue
+		}
+		done[x.joined] = true
+		z.enter(m.vocab.bytes(x.joined), m.spaceAs, seen)
+	}
+	for k := range seen {
+		if k != (kind{}) {
+			z.kinds = append(z.kinds, k)
+		}
+	}
+	return z
+}
+
+// enter adds all seams inside one token.
+func (z *seams) enter(t []byte, spaceAs rune, seen map[kind]bool) {
+	for i := 1; i < len(t); i++ {
+		if !utf8.RuneStart(t[i]) {
+			continue
+		}
+		from := i - 1
+		for from > 0 && !utf8.RuneStart(t[from]) {
+			from--
+		}
+		var k kind
+		if !utf8.RuneStart(t[from]) {
+			k.left = i - from
+		}
+		to := i + runeLen(t[i])
+		if to > len(t) {
+			to = len(t)
+			k.right = to - i
+		}
+		l, r := pack(t[from:i]), pack(t[i:to])
+		seen[k] = true
+		z.set(l, r)
+		if spaceAs != 0 { // the raw text has a space where the token has its substitute
+			s := pack(utf8.AppendRune(nil, spaceAs))
+			if l == s {
+				z.set(' ', r)
+			}
+			if r == s {
+				z.set(l, ' ')
+			}
+			if l == s && r == s {
+				z.set(' ', ' ')
+			}
+		}
+	}
+}
+
+// runeLen is the length that the first byte of a character announces.
+func runeLen(c byte) int {
+	switch {
+	case c < 0xC0:
+		return 1
+	case c < 0xE0:
+		return 2
+	case c < 0xF0:
+		return 3
+	}
+	return 4
+}
+
+// pack spells up to four bytes as a number. Whole characters, their heads and
+// their tails never give the same one.
+func pack(b []byte) uint32 {
+	var x uint32
+	for _, c := range b {
+		x = x<<8 | uint32(c)
+	}
+	return x
+}
+
+func (z *seams) set(l, r uint32) {
+	if l < utf8.RuneSelf && r < utf8.RuneSelf {
+		z.ascii[l][r>>6] |= 1 << (r & 63)
+		return
+	}
+	h := (uint64(l)<<32 | uint64(r)) * mix1
+	h ^= h >> 29
+	h *= mix2
+	z.bitmap[h>>z.shift] |= 1 << (h & 63)
+}
+
+func (z *seams) has(l, r uint32) bool {
+	h := (uint64(l)<<32 | uint64(r)) * mix1
+	h ^= h >> 29
+	h *= mix2
+	return z.bitmap[h>>(z.shift&63)]>>(h&63)&1 != 0
+}
+
+// between tells what may reach across from the character b[from:at] to
+// b[at:to].
+func (z *seams) between(b []byte, from, at, to int) (flags uint8) {
+	if a, c := b[from], b[at]; a < utf8.RuneSelf && c < utf8.RuneSelf {
+		return uint8(z.ascii[a][c>>6] >> (c & 63) & 1)
+	}
+	l, r := pack(b[from:at]), pack(b[at:to])
+	if z.has(l, r) {
+		flags = spanned
+	}
+	for _, k := range z.kinds {
+		if k.left >= at-from || k.right >= to-at {
+			continue
+		}
+		x, y := l, r
+		if k.left > 0 {
+			x &= 1<<(8*k.left) - 1
+		}
+		if k.right > 0 {
+			y >>= 8 * (to - at - k.right)
+		}
+		if z.has(x, y) {
+			flags |= spanned
+			if k.left > 0 {
+				flags |= cutsLeft
+			}
+			if k.right > 0 {
+				flags |= cutsRight
+			}
+		}
+	}
+	return flags
+}

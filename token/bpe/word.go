@@ -1,0 +1,244 @@
+package bpe
+
+import "unicode/utf8"
+
+// word appends the ids of the pre-token b[i:j]. b is the text around it, so
+// that the key can be read in whole machine words.
+func (t *Tokenizer) word(dst []uint32, b []byte, i, j int, s *scratch) []uint32 {
+	if j-i <= maxKey {
+		var k key
+		k.load(b, i, j)
+		if out, ok := t.cache.get(dst, &k, uint64(j-i)); ok {
+			return out
+		}
+		was := len(dst)
+		dst = t.fresh(dst, b[i:j], s)
+		t.cache.put(&k, uint64(j-i), dst[was:])
+		return dst
+	}
+	return t.fresh(dst, b[i:j], s)
+}
+
+// fresh is word without looking for the whole word in the cache.
+func (t *Tokenizer) fresh(dst []uint32, b []byte, s *scratch) []uint32 {
+	m := t.model
+	if m.ignoreMerges {
+		if id := m.vocab.find(b); id != noID {
+			return append(dst, id)
+		}
+	}
+	for i := 0; i < len(b); {
+		j := m.seams.end(b, i)
+		if j-i == len(b) {
+			return m.encode(dst, b, s)
+		}
+		dst = t.part(dst, b, i, j, s)
+		i = j
+	}
+	return dst
+}
+
+// part appends the ids of b[i:j], a part of a word between two seams. Unlike a
+// word it is not taken whole from the vocabulary when ignoreMerges is set.
+func (t *Tokenizer) part(dst []uint32, b []byte, i, j int, s *scratch) []uint32 {
+	m := t.model
+	if c := b[i]; c < utf8.RuneSelf {
+		if j == i+1 {
+			if id := m.chars.get(rune(c)); id != noID {
+				return append(dst, id)
+			}
+		}
+	} else if r, n := decode(b, i); i+n == j {
+		if id := m.chars.get(r); id != noID {
+			return append(dst, id)
+		}
+	}
+	if j-i > maxKey {
+		return m.encode(dst, b[i:j], s)
+	}
+	n := uint64(j - i)
+	if m.ignoreMerges {
+		n |= partial
+	}
+	var k key
+	k.load(b, i, j)
+	if out, ok := t.cache.get(dst, &k, n); ok {
+		return out
+	}
+	was := len(dst)
+	dst = m.encode(dst, b[i:j], s)
+	t.cache.put(&k, n, dst[was:])
+	return dst
+}
+
+// end returns the first seam of b behind i, or len(b).
+func (z *seams) end(b []byte, i int) int {
+	from, at := i, i+runeLen(b[i])
+	for at < len(b) {
+		if a, c := b[from], b[at]; a < utf8.RuneSelf && c < utf8.RuneSelf {
+			if z.ascii[a][c>>6]>>(c&63)&1 == 0 {
+				return at
+			}
+			from, at = at, at+1
+			continue
+		}
+		to := at + runeLen(b[at])
+		if z.between(b, from, at, to) == 0 {
+			return at
+		}
+		from, at = at, to
+	}
+	return len(b)
+}
+
+// encode appends the ids of b without a look at the cache.
+func (m *model) encode(dst []uint32, b []byte, s *scratch) []uint32 {
+	if len(b) > windowBytes {
+		return m.windows(dst, b, s)
+	}
+	m.symbols(b, 0, len(b), s)
+	return m.merge(dst, s)
+}
+
+// symbols fills s with the symbols of b[i:end] before any merge, seen as a part
+// of the word b, and s.start with the offset of each.
+func (m *model) symbols(b []byte, i, end int, s *scratch) {
+	s.reset()
+	s.start = s.start[:0]
+	prev := -1 // the ASCII character before, if it was one
+	fused := false
+	for i < end {
+		c := b[i]
+		if c < utf8.RuneSelf {
+			if id := m.chars.get(rune(c)); id != noID {
+				if prev >= 0 {
+					s.val = append(s.val, m.asciiVal[prev<<7|int(c)])
+					s.sym = append(s.sym, id)
+				} else {
+					m.push(s, id)
+				}
+				s.start = append(s.start, int32(i))
+				prev, fused = int(c), false
+				i++
+				continue
+			}
+		}
+		prev = -1
+		if m.byteLevel && !utf8.RuneStart(c) { // a window may begin inside a character
+			s.start = append(s.start, int32(i))
+			m.push(s, m.byteID[c])
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(b[i:])
+		id := m.chars.get(r)
+		if id != noID && m.byteLevel && m.interferes(b, i, i+n) {
+			id = noID
+		}
+		switch {
+		case id != noID:
+			s.start = append(s.start, int32(i))
+			m.push(s, id)
+			fused = false
+		case m.byteLevel || m.fallback && m.hasBytes(b[i:i+n]):
+			for k := range n {
+				s.start = append(s.start, int32(i+k))
+				m.push(s, m.byteID[b[i+k]])
+			}
+			fused = false
+		case m.unk != noID && !(m.fuseUnk && fused):
+			s.start = append(s.start, int32(i))
+			m.push(s, m.unk)
+			fused = true
+		}
+		i += n
+	}
+}
+
+func (m *model) hasBytes(b []byte) bool {
+	for _, c := range b {
+		if m.byteID[c] == noID {
+			return false
+		}
+	}
+	return true
+}
+
+// interferes says whether a token could hold a part of the character
+// b[i:j] together with something outside of it.
+func (m *model) interferes(b []byte, i, j int) bool {
+	z := m.seams
+	if i > 0 {
+		from := i - 1
+		for from > 0 && !utf8.RuneStart(b[from]) {
+			from--
+		}
+		if z.between(b, from, i, j)&cutsRight != 0 {
+			return true
+		}
+	}
+	return j < len(b) && z.between(b, i, j, min(j+runeLen(b[j]), len(b)))&cutsLeft != 0
+}
+
+const (
+	windowBytes = 8 << 10
+	overlap     = 1 << 10
+)
+
+// windows encodes a word of any length in memory for one window.
+//
+// Greedy merging has this property: t1 … tn is the encoding of its text if and
+// only if every neighbouring pair is the encoding of its own text, because the
+// first merge across a boundary would happen in the pair alone just as well.
+// So two encodings of overlapping windows may be joined at a token that both
+// contain, at the same place, and the result is the encoding of the whole. A
+// window starts at a token of the one before; if it does not begin with that
+// token, an earlier one is tried, and a larger window if there is none.
+func (m *model) windows(dst []uint32, b []byte, s *scratch) []uint32 {
+	size := windowBytes
+	p := 0
+	m.window(b, p, size, s)
+	ids, at := append([]uint32(nil), s.out...), append([]int32(nil), s.start...)
+	for p+size < len(b) {
+		k := len(ids) - 2
+		for k > 1 && int(at[k]) > p+size-overlap {
+			k--
+		}
+		joined := false
+		for ; k > 0; k /= 2 {
+			m.window(b, int(at[k]), size, s)
+			if len(s.out) > 1 && s.out[0] == ids[k] && s.start[1] == at[k+1] {
+				joined = true
+				break
+			}
+		}
+		if !joined {
+			size *= 2
+			m.window(b, p, size, s)
+			ids, at = append(ids[:0], s.out...), append(at[:0], s.start...)
+			continue
+		}
+		dst = append(dst, ids[:k]...)
+		p = int(at[k])
+		ids, at = append(ids[:0], s.out...), append(at[:0], s.start...)
+	}
+	return append(dst, ids...)
+}
+
+// window encodes up to size bytes of b from p on: ids to s.out, offsets of
+// their first bytes to s.start.
+func (m *model) window(b []byte, p, size int, s *scratch) {
+	end := min(p+size, len(b))
+	for end < len(b) && !utf8.RuneStart(b[end]) {
+		end--
+	}
+	m.symbols(b, p, end, s)
+	n := len(s.sym)
+	s.out = m.mergeLong(s.out[:0], s) // keeps the links, whatever the length
+	k := 0
+	for i := 0; i < n; i = int(s.next[i]) {
+		s.start[k] = s.start[i]
+		k++
+	}
+	s.start = s.start[:k]
+}
