@@ -63,8 +63,13 @@ type Replica struct {
 	Models  []Model
 	Version string // what the engine calls its version
 
+	// Identity is a well-mixed hash of URL: the same in every router and after
+	// every restart. Never 0.
+	Identity uint64
+
 	BlockSize int // tokens; 0 while unknown
 	Blocks    int // blocks of the GPU pool, per rank; 0 while unknown
+	MaxBatch  int // tokens that the engine computes in a step at most; 0 while unknown
 
 	// Targets has the target of each rank, in order. A replica without data
 	// parallelism has one.
@@ -166,10 +171,20 @@ func (t *Table) Add(rawURL string, now time.Time) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine %q: %w (limit %d ranks)", rawURL, err, kv.MaxTargets)
 	}
-	r := &Replica{ID: t.nextID, Name: name, URL: base, State: Starting, Reason: "not asked yet", Since: now, Targets: tg}
+	r := &Replica{ID: t.nextID, Name: name, URL: base, Identity: identity(base), State: Starting, Reason: "not asked yet", Since: now, Targets: tg}
 	t.nextID++
 	t.publish(append(slices.Clone(old.Replicas), r))
 	return r, nil
+}
+
+// identity is FNV-1a of s, finished so that all bits count.
+func identity(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h = (h ^ h>>32) * 0x9e3779b97f4a7c15
+	return max(h^h>>29, 1)
 }
 
 // cleanURL normalises what a person wrote as an engine's address.

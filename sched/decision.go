@@ -1,0 +1,225 @@
+package sched
+
+import (
+	"sync/atomic"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/index"
+	"kvasir/kv"
+	"kvasir/load"
+	"kvasir/policy"
+)
+
+// An Outcome says how a request ended.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	Open      Outcome = iota // not ended yet
+	Completed                // the engine's answer was delivered whole; also its 4xx: it says nothing against the engine
+	Cancelled                // the client went away
+	Failed                   // the engine's fault, or the way to it
+)
+
+var outcomeNames = [...]string{"open", "completed", "cancelled", "failed"}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// A Decision is one request on its way: where it goes, and the work that is
+// booked for it there until Done. Its methods are idempotent, may come in any
+// order and from any goroutine; the first FirstToken, Served and Done count.
+type Decision struct {
+	s     *Scheduler
+	id    uint64
+	at    time.Time
+	model string
+
+	// What was decided; read-only.
+	Target  kv.Target
+	Rank    int
+	Replica *fleet.Replica // as it was at the decision
+	Tokens  int            // of the prompt; 0 if unknown
+	Overlap kv.Overlap     // predicted, on Target
+
+	first, served, done atomic.Bool
+	output              atomic.Int64 // tokens reported by Progress
+	booking             load.ID      // in the ledger
+	hashes              []kv.Hash    // of the predicted blocks; owned
+	maxBatch            int
+	prompt, cached      int // as served; guarded by s.mu
+}
+
+// ID numbers the decisions of one process from 1.
+func (d *Decision) ID() uint64 { return d.id }
+
+// Cached returns how many prompt tokens are predicted to be served from cache.
+func (d *Decision) Cached() int { return d.Overlap.Held() }
+
+// book charges d's work to the candidate that was picked; caller holds s.mu.
+func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) {
+	c := &sc.cands[pick]
+	d.Target, d.Overlap, d.Tokens, d.maxBatch = c.Target, c.Overlap, r.Prompt.Tokens, c.MaxBatch
+	d.Replica = snap.Replica(c.Target)
+	d.Rank = d.Replica.Rank(c.Target)
+	hashes := chainFor(&r.Prompt, c.BlockSize)
+	d.booking = s.ledger.Admit(now, &load.Admission{
+		Target: c.Target, Hashes: hashes, BlockSize: index.ChainSize(c.BlockSize),
+		Prompt: sc.req.Tokens, Uncached: max(sc.req.Tokens-c.Overlap.Held(), 0),
+		Output: r.Output, Prefill: c.Prefill, Connected: true,
+	})
+	if s.placer != nil {
+		s.placer.Placed(&sc.req, sc.cands, pick)
+	}
+	if len(hashes) > 0 {
+		d.hashes = append([]kv.Hash(nil), hashes...)
+		s.index.Apply(&kv.Event{Kind: kv.Stored, Source: kv.Dispatch, Target: d.Target, Hashes: d.hashes})
+	}
+	s.states.picked(d.Target)
+}
+
+// FirstToken says that the first content of the answer has come: the prefill is
+// done.
+func (d *Decision) FirstToken(now time.Time) {
+	if d.first.Swap(true) {
+		return
+	}
+	s := d.s
+	s.mu.Lock()
+	f, ok := s.ledger.FirstToken(d.booking, now)
+	if ok && s.observer != nil && d.Tokens > 0 {
+		cached := f.Prompt - f.Uncached
+		if d.served.Load() {
+			cached = d.cached
+		}
+		s.observer.FirstToken(&policy.FirstToken{
+			Now: now, Target: d.Target, Prompt: f.Prompt, Cached: cached, Latency: f.Latency,
+			Alone: f.Alone, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch,
+		})
+	}
+	s.mu.Unlock()
+	s.receipts.edit(d.id, func(r *Receipt) { r.FirstToken = now.Sub(d.at) })
+}
+
+// Progress says that n more tokens of the answer have come.
+func (d *Decision) Progress(n int, now time.Time) {
+	if n <= 0 || d.done.Load() {
+		return
+	}
+	d.output.Add(int64(n))
+	s := d.s
+	s.mu.Lock()
+	s.ledger.Progress(d.booking, now, n)
+	s.mu.Unlock()
+}
+
+// Served says what the engine reported at the end: the length of the prompt and
+// how much of it came from the cache.
+func (d *Decision) Served(prompt, cached int) {
+	if d.served.Swap(true) {
+		return
+	}
+	s := d.s
+	s.mu.Lock()
+	d.prompt, d.cached = prompt, cached
+	s.mu.Unlock()
+	s.states.served(d, prompt, cached)
+	s.receipts.edit(d.id, func(r *Receipt) { r.ServedPrompt, r.ServedCached, r.Served = prompt, cached, true })
+}
+
+// Done gives the booked work back. A request that failed takes its predicted
+// blocks with it; else they are believed for a while, for the engine's events
+// may lag behind its answer.
+func (d *Decision) Done(now time.Time, outcome Outcome) {
+	if d.done.Swap(true) {
+		return
+	}
+	s := d.s
+	s.mu.Lock()
+	f, ok := s.ledger.Done(d.booking, now)
+	if ok && s.observer != nil {
+		s.observer.Done(&policy.Done{
+			Now: now, Target: d.Target, Failed: outcome != Completed, Prompt: f.Prompt, Output: f.Output,
+			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills,
+		})
+	}
+	if len(d.hashes) > 0 {
+		if outcome == Failed {
+			s.unpredict(d.Target, d.hashes)
+		} else {
+			s.predicted.add(prediction{until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: d.hashes})
+		}
+		d.hashes = nil
+	}
+	s.expirePredictions(now)
+	s.mu.Unlock()
+	s.states.ended(d.Target, outcome)
+	if r, ok := s.receipts.end(d.id, now.Sub(d.at), int(d.output.Load()), outcome); ok && s.hooks.Ended != nil {
+		s.hooks.Ended(&r)
+	}
+}
+
+// A prediction is what Dispatch events promised and nobody has confirmed.
+type prediction struct {
+	until  time.Time
+	target kv.Target
+	hashes []kv.Hash
+}
+
+// predictions end in about the order in which they came, so that the queue is
+// looked at from its front; a failure ends at once and goes first.
+type predictions struct {
+	q    []prediction
+	head int
+}
+
+func (p *predictions) add(x prediction) { p.q = append(p.q, x) }
+
+// next returns a prediction that has ended by now, if there is one at the front.
+func (p *predictions) next(now time.Time) (x prediction, ok bool) {
+	if p.head == len(p.q) || p.q[p.head].until.After(now) {
+		return x, false
+	}
+	x = p.q[p.head]
+	p.q[p.head] = prediction{}
+	if p.head++; p.head > 64 && 2*p.head > len(p.q) {
+		p.q = append(p.q[:0], p.q[p.head:]...)
+		p.head = 0
+	}
+	return x, true
+}
+
+// expirePredictions takes back what is not believed any more; caller holds mu.
+func (s *Scheduler) expirePredictions(now time.Time) {
+	for x, ok := s.predicted.next(now); ok; x, ok = s.predicted.next(now) {
+		s.unpredict(x.target, x.hashes)
+	}
+}
+
+func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
+	s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: t, Hashes: hashes})
+}
+
+// Tick does what is due at now although no request came: predictions end, and
+// bookings whose owner is lost are given up. It returns how many bookings those
+// were. Call it about once a second.
+func (s *Scheduler) Tick(now time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expirePredictions(now)
+	s.expired = s.ledger.Expire(s.expired[:0], now, s.cfg.Silence)
+	return len(s.expired)
+}
+
+// Forget drops everything known of a target: its blocks, its bookings, its
+// trust. Its open decisions stay valid and end as no-ops.
+func (s *Scheduler) Forget(t kv.Target, now time.Time) {
+	s.mu.Lock()
+	s.ledger.Forget(t)
+	if s.forgetter != nil {
+		s.forgetter.Forget(t)
+	}
+	s.mu.Unlock()
+	s.index.Forget(t)
+	s.states.forget(t, now)
+}

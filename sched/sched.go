@@ -1,0 +1,340 @@
+// Package sched is the core: one call, Route, that answers which target serves a
+// request, and the life of that decision until the last token. It joins the
+// table of replicas (fleet), the prefix index (index), the ledger of owed work
+// (load) and a policy. It has no clock, no goroutine, no socket and no logger:
+// the proxy drives it in real time, the simulator in virtual time.
+//
+// One request, top to bottom:
+//
+//	fleet.Snapshot      who serves this model, is up and not excluded
+//	index.Match         what each target holds of the prompt (no scheduler lock)
+//	lock
+//	  ledger.View       what each target owes
+//	  policy.Pick       which one
+//	  ledger.Admit      book the work, so that the next request sees it
+//	  index.Apply       predict the blocks, likewise
+//	unlock
+//	Decision            FirstToken, Progress, Served, Done
+//
+// Pick and book are one critical section: a burst of equal requests can't herd
+// on one stale number.
+package sched
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/index"
+	"kvasir/kv"
+	"kvasir/load"
+	"kvasir/policy"
+)
+
+// Config says how a Scheduler behaves. The zero Config works: see withDefaults.
+type Config struct {
+	// Receipts is how many of the latest decisions are kept. Default 2,048; negative keeps none.
+	Receipts int
+	// PredictFor is how long after a request's end its predicted blocks are still
+	// believed when the engine has not reported them. Default 3 s.
+	PredictFor time.Duration
+	// Silence is how long a booked request may show no progress before the ledger
+	// gives it up, if nobody holds its Decision alive. Default 10 minutes.
+	Silence time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Receipts == 0 {
+		c.Receipts = 2048
+	}
+	if c.PredictFor == 0 {
+		c.PredictFor = 3 * time.Second
+	}
+	if c.Silence == 0 {
+		c.Silence = 10 * time.Minute
+	}
+	return c
+}
+
+// Hooks are told what has happened, outside of every lock. A nil func is off.
+type Hooks struct {
+	// Decided gets each decision just made; the receipt may not be kept by reference.
+	Decided func(*Receipt)
+	// Ended gets each decision's receipt when its request is over.
+	Ended func(*Receipt)
+}
+
+// A Scheduler decides. Its methods may be called from many goroutines.
+type Scheduler struct {
+	cfg   Config
+	fleet *fleet.Table
+	index *index.Index
+	seed  kv.Seed
+	hooks Hooks
+
+	name string // of the policy
+
+	mu        sync.Mutex       // pick and book; guards what follows
+	ledger    *load.Ledger     //
+	policy    policy.Policy    //
+	placer    policy.Placer    // the same value where it has state, else nil
+	observer  policy.Observer  // the same value where it learns, else nil
+	shedder   policy.Shedder   // the same value where it may refuse, else nil
+	forgetter policy.Forgetter // the same value where it knows targets, else nil
+	predicted predictions      //
+	expired   []load.ID        // scratch of Tick
+
+	lastID   atomic.Uint64
+	states   states
+	receipts ring
+	scratch  sync.Pool // of *scratch
+}
+
+// Parts are what New joins. All but Hooks are needed.
+type Parts struct {
+	Fleet  *fleet.Table
+	Index  *index.Index
+	Seed   kv.Seed // of the index's chains
+	Ledger *load.Ledger
+	Policy policy.Policy
+	Name   string // of the policy, for receipts
+	Hooks  Hooks
+}
+
+// New returns a scheduler over p. It takes the ledger and the policy for itself:
+// nobody else may call them afterwards.
+func New(cfg Config, p Parts) *Scheduler {
+	s := &Scheduler{
+		cfg: cfg.withDefaults(), fleet: p.Fleet, index: p.Index, seed: p.Seed, hooks: p.Hooks,
+		name: p.Name, policy: p.Policy, ledger: p.Ledger,
+	}
+	s.placer, _ = p.Policy.(policy.Placer)
+	s.observer, _ = p.Policy.(policy.Observer)
+	s.shedder, _ = p.Policy.(policy.Shedder)
+	s.forgetter, _ = p.Policy.(policy.Forgetter)
+	s.scratch.New = func() any { return new(scratch) }
+	s.receipts.init(s.cfg.Receipts)
+	return s
+}
+
+// A Request is what Route needs to know.
+type Request struct {
+	Model string // as the client wrote it
+
+	// Prompt is the content; see Scheduler.Chains. With Tokens 0 the content is
+	// unknown: the request is routed by load alone and Why says why.
+	Prompt kv.Prompt
+	Why    string
+	Source string // where the tokens came from: "ids", "render", "local", …
+
+	Bytes     int    // length of the body: the estimate of work when Tokens is 0
+	Output    int    // tokens that the client expects to get (a hint), 0 if it doesn't say
+	MaxOutput int    // tokens that the client allows, 0 if it doesn't say
+	Session   string // what ties the requests of one conversation together, or ""
+	Tenant    string
+	Text      []byte        // of the prompt, for policies that read text; may be nil
+	NextTurn  time.Duration // when the client expects to go on after the answer, 0 if it doesn't say
+	Priority  int           // below 0: may be refused under load
+
+	// Exclude has targets that must not be chosen: those that failed this request.
+	Exclude []kv.Target
+	// Only, if not nil, is the single target that may be chosen.
+	Only *kv.Target
+}
+
+// scratch is the working memory of one Route.
+type scratch struct {
+	over  []kv.Overlap // by target
+	cands []policy.Candidate
+	req   policy.Request
+}
+
+// Route chooses a target for r and books its work there. The caller must call
+// Done on the decision at least once. UnknownModelError if no replica serves the
+// model, UnavailableError if none of those can take it, ShedError if the policy
+// refuses it; then nothing has been booked.
+func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
+	snap := s.fleet.Snapshot()
+	group := snap.Group(r.Model)
+	if group == nil {
+		return nil, &UnknownModelError{Model: r.Model, Known: modelNames(snap)}
+	}
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
+	if err := s.eligible(sc, snap, group, r); err != nil {
+		return nil, err
+	}
+	s.match(sc, snap, r)
+
+	d := &Decision{s: s, id: s.lastID.Add(1), at: now, model: r.Model}
+	s.mu.Lock()
+	s.weigh(sc, r, now)
+	pick := s.policy.Pick(&sc.req, sc.cands)
+	if pick < 0 || pick >= len(sc.cands) {
+		s.mu.Unlock()
+		panic(fmt.Sprintf("sched: policy %s picked %d of %d candidates", s.name, pick, len(sc.cands)))
+	}
+	if s.shedder != nil {
+		if retry, shed := s.shedder.Shed(&sc.req, sc.cands, pick); shed {
+			s.mu.Unlock()
+			return nil, &ShedError{Retry: retry}
+		}
+	}
+	s.book(d, sc, pick, r, snap, now)
+	s.mu.Unlock()
+
+	s.record(d, sc, pick, r)
+	return d, nil
+}
+
+// eligible fills sc.cands with the targets that may be chosen.
+func (s *Scheduler) eligible(sc *scratch, snap *fleet.Snapshot, group *fleet.Group, r *Request) error {
+	sc.cands = sc.cands[:0]
+	no := UnavailableError{Model: r.Model, Total: len(group.Targets)}
+	for _, t := range group.Targets {
+		rep := snap.Replica(t)
+		switch {
+		case r.Only != nil && *r.Only != t:
+			no.Excluded++
+		case contains(r.Exclude, t):
+			no.Excluded++
+		case rep.State == fleet.Draining:
+			no.Draining++
+		case rep.State != fleet.Up:
+			no.Down++
+		default:
+			sc.cands = append(sc.cands, policy.Candidate{
+				Target: t, Identity: identity(rep, t), BlockSize: rep.BlockSize, Blocks: rep.Blocks, MaxBatch: rep.MaxBatch,
+			})
+		}
+	}
+	if len(sc.cands) == 0 {
+		return &no
+	}
+	return nil
+}
+
+// match fills in what each candidate holds of the prompt.
+func (s *Scheduler) match(sc *scratch, snap *fleet.Snapshot, r *Request) {
+	n := snap.NumTargets()
+	if cap(sc.over) < n {
+		sc.over = make([]kv.Overlap, n)
+	}
+	sc.over = sc.over[:n]
+	if len(r.Prompt.Chains) == 0 {
+		clear(sc.over)
+	} else {
+		s.index.Match(&r.Prompt, sc.over)
+	}
+	for i := range sc.cands {
+		c := &sc.cands[i]
+		c.Overlap = sc.over[c.Target]
+		c.Trust = s.states.trust(c.Target)
+	}
+}
+
+// weigh fills in what each candidate owes and what the policy may know of the
+// request; caller holds mu.
+func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
+	tokens, known := r.Prompt.Tokens, true
+	if tokens == 0 {
+		tokens, known = max(r.Bytes/bytesPerToken, 1), false
+	}
+	sc.req = policy.Request{
+		Now: now, Tokens: tokens, Known: known, Bytes: r.Bytes, Output: r.Output, MaxOutput: r.MaxOutput,
+		Session: r.Session, Tenant: r.Tenant, Text: r.Text, NextTurn: r.NextTurn, Priority: r.Priority,
+	}
+	if r.Session != "" {
+		sc.req.SessionHash = hashString(r.Session)
+	}
+	if len(r.Prompt.Chains) > 0 {
+		sc.req.Hashes, sc.req.BlockSize = r.Prompt.Chains[0].Hashes, r.Prompt.Chains[0].BlockSize
+	}
+	for i := range sc.cands {
+		c := &sc.cands[i]
+		c.Load = s.ledger.View(c.Target, now, chainFor(&r.Prompt, c.BlockSize))
+		s.states.fill(c, now)
+	}
+}
+
+// bytesPerToken is the estimate for a prompt whose tokens are unknown. It only
+// weighs such requests against each other and against known ones.
+const bytesPerToken = 4
+
+// chainFor returns p's hashes for targets of the given block size: nil if p was
+// not hashed at that size, so nothing is believed about them.
+func chainFor(p *kv.Prompt, blockSize int) []kv.Hash {
+	size := index.ChainSize(blockSize)
+	for i := range p.Chains {
+		if p.Chains[i].BlockSize == size {
+			return p.Chains[i].Hashes
+		}
+	}
+	return nil
+}
+
+// Chains fills p with the chains that Route needs to match tokens: one for each
+// block size among the replicas that serve model. It reuses p's memory. A model
+// that nobody serves gets none.
+func (s *Scheduler) Chains(p *kv.Prompt, model string, tokens []uint32, key kv.Key, extras func(blockSize int) []kv.Extra) {
+	p.Tokens = len(tokens)
+	chains := p.Chains[:0]
+	if g := s.fleet.Snapshot().Group(model); g != nil {
+		for _, bs := range g.BlockSizes {
+			size := index.ChainSize(bs)
+			if hasChain(chains, size) {
+				continue
+			}
+			var hs []kv.Hash
+			if len(chains) < cap(p.Chains) {
+				hs = p.Chains[:len(chains)+1][len(chains)].Hashes[:0]
+			}
+			var ex []kv.Extra
+			if extras != nil {
+				ex = extras(size)
+			}
+			chains = append(chains, kv.Chain{BlockSize: size, Hashes: s.seed.Extend(hs, s.seed.Root(key, size), tokens, size, ex)})
+		}
+	}
+	p.Chains = chains
+}
+
+func hasChain(cs []kv.Chain, size int) bool {
+	for i := range cs {
+		if cs[i].BlockSize == size {
+			return true
+		}
+	}
+	return false
+}
+
+// identity is the same for the same rank of the same replica in every router and
+// after every restart.
+func identity(r *fleet.Replica, t kv.Target) uint64 {
+	return r.Identity + uint64(r.Rank(t))*0x9e3779b97f4a7c15
+}
+
+// hashString is FNV-1a with a finish: for session keys, not against attackers.
+func hashString(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h ^= h >> 32
+	h *= 0x9e3779b97f4a7c15
+	return max(h^h>>29, 1)
+}
+
+func contains(ts []kv.Target, t kv.Target) bool {
+	for _, x := range ts {
+		if x == t {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply takes one cache event of an engine into the index.
+func (s *Scheduler) Apply(ev *kv.Event) { s.index.Apply(ev) }

@@ -1,0 +1,309 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/index"
+	"kvasir/kv"
+	"kvasir/load"
+	"kvasir/policy"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+// A house is a scheduler over n replicas of model "m" with blocks of 16 tokens.
+type house struct {
+	*Scheduler
+	table   *fleet.Table
+	handles kv.Handle
+}
+
+func newHouse(tb testing.TB, n int, policyName string) *house {
+	tb.Helper()
+	h := &house{table: new(fleet.Table)}
+	for i := range n {
+		r, err := h.table.Add(fmt.Sprintf("http://10.0.%d.%d:8000", i/250, i%250+1), t0)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		h.up(tb, r.ID)
+	}
+	cfg := policy.Defaults()
+	cfg.Name = policyName
+	p, err := policy.New(cfg, rand.New(rand.NewPCG(1, 2)).IntN)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h.Scheduler = New(Config{}, Parts{
+		Fleet: h.table, Index: index.New(index.Config{Seed: 5}), Seed: 5,
+		Ledger: load.New(load.Config{}), Policy: p, Name: policyName,
+	})
+	return h
+}
+
+func (h *house) up(tb testing.TB, id int) {
+	tb.Helper()
+	err := h.table.Update(id, func(r *fleet.Replica) {
+		r.State, r.BlockSize, r.Blocks = fleet.Up, 16, 4096
+		r.Models = []fleet.Model{{ID: "m", MaxLen: 131072}}
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func ids(n, salt int) []uint32 {
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = uint32(i*7 + salt*1_000_003)
+	}
+	return out
+}
+
+func (h *house) request(tokens []uint32) *Request {
+	r := &Request{Model: "m"}
+	h.Chains(&r.Prompt, "m", tokens, kv.Key{}, nil)
+	return r
+}
+
+// store makes target t announce all full blocks of tokens.
+func (h *house) store(t kv.Target, tokens []uint32) {
+	n := len(tokens) / 16
+	ev := kv.Event{Kind: kv.Stored, Target: t, BlockSize: 16, Root: true, Tokens: tokens[:n*16]}
+	for range n {
+		h.handles++
+		ev.Handles = append(ev.Handles, h.handles)
+	}
+	h.Apply(&ev)
+}
+
+func (h *house) route(tb testing.TB, r *Request, now time.Time) *Decision {
+	tb.Helper()
+	d, err := h.Route(r, now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+func TestRouteGoesWhereThePrefixIs(t *testing.T) {
+	h := newHouse(t, 4, "dynamo")
+	prompt := ids(160, 1)
+	h.store(2, prompt)
+	d := h.route(t, h.request(prompt), t0)
+	if d.Target != 2 || d.Cached() != 144 || d.Tokens != 160 {
+		t.Errorf("target %d, %d of %d cached; want target 2, 144 of 160: an engine computes its last block again", d.Target, d.Cached(), d.Tokens)
+	}
+	d.Done(t0, Completed)
+}
+
+// A burst of equal requests spreads: each pick sees the bookings before it.
+func TestBurstDoesNotHerd(t *testing.T) {
+	h := newHouse(t, 4, "least_load")
+	r := h.request(ids(1600, 1))
+	count := map[kv.Target]int{}
+	for range 40 {
+		count[h.route(t, r, t0).Target]++
+	}
+	for tg, n := range count {
+		if n != 10 {
+			t.Errorf("target %d got %d of 40, want 10 each: %v", tg, n, count)
+		}
+	}
+}
+
+// The ledger is empty after every request has ended, in whatever order its life's
+// calls come, and more than once.
+func TestLedgerDrains(t *testing.T) {
+	h := newHouse(t, 3, "dynamo")
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var open []*Decision
+	now := t0
+	for i := range 2000 {
+		now = now.Add(time.Millisecond)
+		open = append(open, h.route(t, h.request(ids(16+rnd.IntN(400), rnd.IntN(20))), now))
+		for len(open) > 0 && rnd.IntN(3) > 0 {
+			j := rnd.IntN(len(open))
+			d := open[j]
+			switch rnd.IntN(5) {
+			case 0:
+				d.FirstToken(now)
+			case 1:
+				d.Progress(1+rnd.IntN(30), now)
+			case 2:
+				d.Served(d.Tokens, 0)
+			default:
+				d.Done(now, Outcome(1+i%3))
+				d.Done(now, Failed)
+				d.FirstToken(now)
+				d.Progress(5, now)
+				open = append(open[:j], open[j+1:]...)
+			}
+		}
+	}
+	for _, d := range open {
+		d.Done(now, Completed)
+	}
+	for tg := range kv.Target(3) {
+		if l := h.Load(tg, now); l != (kv.Load{}) {
+			t.Errorf("target %d owes %+v after the drain", tg, l)
+		}
+	}
+	h.Tick(now.Add(time.Hour))
+	if n := len(h.predicted.q) - h.predicted.head; n != 0 {
+		t.Errorf("%d predictions are left an hour later", n)
+	}
+}
+
+// What was dispatched is credited as predicted until it is a fact or too old.
+func TestPredictions(t *testing.T) {
+	h := newHouse(t, 1, "dynamo")
+	prompt := ids(160, 1)
+	d := h.route(t, h.request(prompt), t0)
+	over := make([]kv.Overlap, 1)
+	match := func() kv.Overlap {
+		r := h.request(prompt)
+		h.index.Match(&r.Prompt, over)
+		return over[0]
+	}
+	if o := match(); o.GPU != 0 || o.Predicted != 144 {
+		t.Errorf("while it runs: %+v, want 144 predicted", o)
+	}
+	d.Done(t0, Completed)
+	h.Tick(t0.Add(2 * time.Second))
+	if o := match(); o.Predicted != 144 {
+		t.Errorf("2 s after its end: %+v, want 144 predicted", o)
+	}
+	h.Tick(t0.Add(4 * time.Second))
+	if o := match(); o != (kv.Overlap{}) {
+		t.Errorf("4 s after its end: %+v, want nothing", o)
+	}
+	failed := h.route(t, h.request(prompt), t0)
+	failed.Done(t0, Failed)
+	if o := match(); o != (kv.Overlap{}) {
+		t.Errorf("after a failure: %+v, want nothing at once", o)
+	}
+}
+
+func TestErrorsSayWhy(t *testing.T) {
+	h := newHouse(t, 3, "dynamo")
+	_, err := h.Route(&Request{Model: "nope"}, t0)
+	var unknown *UnknownModelError
+	if !errors.As(err, &unknown) || err.Error() != `model "nope" is not served here; served: m` {
+		t.Errorf("%v", err)
+	}
+	snap := h.table.Snapshot()
+	h.table.Update(snap.Replicas[0].ID, func(r *fleet.Replica) { r.State = fleet.Down })
+	h.table.Update(snap.Replicas[1].ID, func(r *fleet.Replica) { r.State = fleet.Draining })
+	_, err = h.Route(&Request{Model: "m", Exclude: []kv.Target{2}}, t0)
+	var none *UnavailableError
+	if !errors.As(err, &none) || *none != (UnavailableError{"m", 3, 1, 1, 1}) {
+		t.Errorf("%v, want 1 down, 1 draining, 1 tried", err)
+	}
+	if d := h.route(t, &Request{Model: "m", Bytes: 400, Why: "off"}, t0); d.Target != 2 || d.Tokens != 0 {
+		t.Errorf("without tokens: target %d, %d tokens, want 2 and 0", d.Target, d.Tokens)
+	}
+}
+
+func TestReceipts(t *testing.T) {
+	h := newHouse(t, 12, "dynamo")
+	prompt := ids(320, 1)
+	h.store(7, prompt)
+	d := h.route(t, h.request(prompt), t0)
+	d.FirstToken(t0.Add(20 * time.Millisecond))
+	d.Progress(3, t0.Add(30*time.Millisecond))
+	d.Served(320, 288)
+	d.Done(t0.Add(40*time.Millisecond), Completed)
+	h.route(t, h.request(ids(320, 2)), t0)
+	rs := h.Receipts(nil, 0)
+	if len(rs) != 2 || rs[0].ID != 2 || rs[1].ID != 1 {
+		t.Fatalf("%d receipts, want 2, the newest first", len(rs))
+	}
+	r := rs[1]
+	if r.Replica != "10.0.0.8:8000" || r.NumAll != 12 || r.NumKept != ReceiptCandidates || r.Candidates[0].Target != 7 {
+		t.Errorf("%+v", r)
+	}
+	for i := 2; i < r.NumKept; i++ {
+		if r.Candidates[i].Cost < r.Candidates[i-1].Cost {
+			t.Errorf("candidates not by cost: %+v", r.Candidates)
+		}
+	}
+	if r.FirstToken != 20*time.Millisecond || r.Took != 40*time.Millisecond || r.Output != 3 || !r.Served || r.ServedCached != 288 || r.Outcome != Completed {
+		t.Errorf("%+v", r)
+	}
+	if st := h.State(7); st.Compared != 1 || st.Predicted != 304 || st.Cached != 288 || st.Over != 16 || st.Phantoms != 1 {
+		t.Errorf("%+v, want 304 predicted, 288 served", st)
+	}
+}
+
+// TestConcurrent is for the race detector: routes, events, ends, ticks at once.
+func TestConcurrent(t *testing.T) {
+	h := newHouse(t, 8, "dynamo")
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 9))
+			r := &Request{Model: "m"}
+			for i := range 300 {
+				h.Chains(&r.Prompt, "m", ids(16*(1+rnd.IntN(30)), rnd.IntN(5)), kv.Key{}, nil)
+				d, err := h.Route(r, t0.Add(time.Duration(i)*time.Millisecond))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				d.FirstToken(t0)
+				d.Served(r.Prompt.Tokens, 0)
+				d.Done(t0, Completed)
+			}
+		})
+	}
+	wg.Go(func() {
+		other := &house{Scheduler: h.Scheduler, table: h.table}
+		for i := range 300 {
+			other.store(kv.Target(i%8), ids(160, i%5))
+		}
+	})
+	wg.Go(func() {
+		for i := range 300 {
+			h.Tick(t0.Add(time.Duration(i) * time.Second))
+			h.Receipts(nil, 10)
+			h.SetTrust(kv.Target(i%8), kv.Exact, "test", t0)
+		}
+	})
+	wg.Wait()
+	for tg := range kv.Target(8) {
+		if l := h.Load(tg, t0); l != (kv.Load{}) {
+			t.Errorf("target %d owes %+v", tg, l)
+		}
+	}
+}
+
+func benchRoute(b *testing.B, targets, blocks int) {
+	h := newHouse(b, targets, "dynamo")
+	prompt := ids(16*blocks, 1)
+	for tg := range targets {
+		h.store(kv.Target(tg), prompt[:16*(blocks/2+tg%(blocks/2))])
+	}
+	r := h.request(prompt)
+	b.ReportAllocs()
+	for b.Loop() {
+		d, err := h.Route(r, t0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		d.Done(t0, Completed)
+	}
+}
+
+// BenchmarkDecision is one decision with its booking and its end.
+func BenchmarkDecision(b *testing.B) {
+	for _, c := range []struct{ targets, blocks int }{{16, 500}, {64, 500}, {64, 2000}, {1000, 500}} {
+		b.Run(fmt.Sprintf("%dx%d", c.targets, c.blocks), func(b *testing.B) { benchRoute(b, c.targets, c.blocks) })
+	}
+}
