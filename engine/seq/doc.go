@@ -11,7 +11,7 @@
 //	m.Replayed(token, batch, now)               // answers to Sink.Replay(token, from)
 //	m.ReplayEnd(token, now); m.ReplayFailed(token, err, now)
 //	m.Tick(now); m.Deadline()                   // time-outs and back-off
-//	m.Verified(now), m.Restarted(why, now)      // what the poll of the process's start time found out
+//	m.Process(start, now)                       // when the publisher's process began, by its metrics
 //	m.Dropped(epoch, seq, now)                  // the ring overflowed up to seq
 //	m.Refill(why, now)                          // forget, and fill again
 //

@@ -1,0 +1,348 @@
+package seq
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"kvasir/kv"
+)
+
+// End is the sequence number that ends a replay (eight bytes 0xff). It is never data.
+const End = math.MaxUint64
+
+// A Batch is one message of the publisher.
+type Batch struct {
+	Seq  uint64
+	Time float64 // unix seconds by the engine's clock, 0 if not known
+	Body []byte  // copied by whoever keeps it longer than the call
+}
+
+// Applied is what a batch turned out to be when it was applied.
+type Applied struct {
+	Cleared bool // the cache was emptied, and nothing is known of tiers that were not
+	Missed  int  // stores that were not understood
+	Lost    int  // removals that were not understood
+	Bad     bool // the batch, or the rest of it, could not be read
+}
+
+// A Sink does what the Machine decides. It is called from inside the Machine's
+// methods and must not call back.
+type Sink interface {
+	Apply(b Batch) Applied         // in ascending order of the sequence number, each once
+	Forget(why string)             // nothing is held any more
+	Replay(token int, from uint64) // ask for all batches from that number on
+	Cancel(token int)              // the answers of that replay are of no interest any more
+	Trust(t kv.Trust, why string)  // only when one of the two has changed
+}
+
+// Config is the Machine's. The zero value means no replay and the defaults.
+type Config struct {
+	Replay        bool           // the publisher has a replay service
+	ReplayTimeout time.Duration  // without an answer, or between two; default 5 s
+	Backoff       time.Duration  // before a failed replay is tried again, doubling; default 1 s
+	MaxBackoff    time.Duration  // default 60 s
+	BlindAfter    time.Duration  // a connection down for longer makes the target blind; default 30 s
+	HoldBatches   int            // live batches kept while a replay runs; default 8192
+	HoldBytes     int            // and their bytes; default 16 MiB
+	Jitter        func() float64 // 0 to 1; nil: always 0.5
+}
+
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&c.ReplayTimeout, 5*time.Second)
+	def(&c.Backoff, time.Second)
+	def(&c.MaxBackoff, time.Minute)
+	def(&c.BlindAfter, 30*time.Second)
+	if c.HoldBatches <= 0 {
+		c.HoldBatches = 8192
+	}
+	if c.HoldBytes <= 0 {
+		c.HoldBytes = 16 << 20
+	}
+	if c.Jitter == nil {
+		c.Jitter = func() float64 { return 0.5 }
+	}
+	return c
+}
+
+// Stats counts what happened since the Machine was made.
+type Stats struct {
+	Applied    uint64 // batches
+	Duplicates uint64 // batches that came again
+	Foreign    uint64 // batches of an older connection, answers to an older replay, or numbered End
+	Gaps       uint64 // times that a number was missing
+	Restarts   uint64 // of the publisher's process
+	Replays    uint64 // asked for
+	Failed     uint64 // of those, not answered or broken off
+	Forgets    uint64
+	Dropped    uint64 // live batches that found no room while a replay ran
+}
+
+// A mode says what a running replay is for.
+type mode uint8
+
+const (
+	none   mode = iota
+	attach      // nothing is known: from 0
+	repair      // a gap or a new connection: from the last batch that we have, as a proof
+	refill      // what is known is not good enough: from 0, forgetting at the first answer
+)
+
+// A Machine follows one publisher.
+type Machine struct {
+	cfg  Config
+	sink Sink
+
+	// The link.
+	up        bool
+	epoch     uint64
+	downSince time.Time
+
+	// The watermark. started means that next and lastTime mean something.
+	started      bool
+	next         uint64
+	lastTime     float64
+	appliedEpoch uint64  // the connection that delivered, or a replay during it
+	process      float64 // when the publisher's process began, 0: not known
+	observed     bool    // it was looked up since the connection was made
+	dupRun       int     // duplicates in ascending order
+	lastDup      uint64
+
+	// The running replay and the live batches that wait for its end.
+	mode      mode
+	why       string // of a refill
+	token     int
+	from      uint64
+	answered  bool
+	retries   int       // replays in a row that brought nothing new
+	deadline  time.Time // for the next answer
+	hold      []Batch
+	holdBytes int
+	maxSeen   uint64 // highest number that was dropped, valid if sawMore
+	sawMore   bool
+
+	// After a failed replay: when the next refill is due, zero: never.
+	retryAt time.Time
+	backoff time.Duration
+
+	trust trust
+	stats Stats
+}
+
+// New returns a Machine that has not heard of its publisher yet.
+func New(cfg Config, sink Sink) *Machine {
+	m := &Machine{cfg: cfg.withDefaults(), sink: sink}
+	m.backoff = m.cfg.Backoff
+	m.trust.why = "no events yet"
+	return m
+}
+
+// Stats returns the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// Next returns the number that is expected next, and whether there is one.
+func (m *Machine) Next() (uint64, bool) { return m.next, m.started }
+
+// Replaying reports whether a replay runs.
+func (m *Machine) Replaying() bool { return m.mode != none }
+
+// Connected: the subscription stands. epoch is another number for each
+// connection.
+func (m *Machine) Connected(epoch uint64, now time.Time) {
+	m.up, m.epoch = true, epoch
+	m.dropHold()
+	m.sawMore = false
+	m.retries = 0
+	if m.started && m.next == 0 { // known, but nothing was published yet
+		m.unstart(m.trust.why)
+	}
+	m.trust.proven = !m.started
+	m.trust.contiguous, m.trust.verified, m.observed = false, false, false
+	switch {
+	case !m.cfg.Replay:
+	case !m.started:
+		m.start(attach, 0, now)
+	default:
+		m.start(repair, before(m.next), now)
+	}
+	m.publish(now)
+}
+
+// Disconnected: the connection of that epoch is gone.
+func (m *Machine) Disconnected(epoch uint64, now time.Time) {
+	if epoch != m.epoch || !m.up {
+		return
+	}
+	m.up, m.downSince = false, now
+	m.cancel()
+	m.dropHold()
+	m.publish(now)
+}
+
+// Live takes a batch from the subscription.
+func (m *Machine) Live(epoch uint64, b Batch, now time.Time) {
+	if epoch != m.epoch || !m.up || b.Seq == End {
+		m.stats.Foreign++
+		return
+	}
+	if m.mode == none || m.mode == refill && !m.answered {
+		m.steady(b, now)
+	} else {
+		m.wait(b, now)
+	}
+	m.publish(now)
+}
+
+// Unsequenced takes a batch from a publisher that numbers none. Losses can't be
+// seen, so it is never trusted fully, and a new connection begins from nothing.
+func (m *Machine) Unsequenced(epoch uint64, b Batch, now time.Time) {
+	if epoch != m.epoch || !m.up {
+		m.stats.Foreign++
+		return
+	}
+	if m.mode != none {
+		m.cancel()
+		m.dropHold()
+	}
+	if m.appliedEpoch != epoch && m.stats.Applied > 0 {
+		m.forget("the publisher numbers no batches and has connected again")
+	}
+	m.trust.base, m.trust.why = kv.Filling, "the publisher numbers no batches, so losses can't be seen"
+	m.trust.proven = true
+	m.apply(b)
+	if m.trust.base == kv.Exact {
+		m.trust.base, m.trust.why = kv.Filling, "the publisher numbers no batches, so losses can't be seen"
+	}
+	m.started = false
+	m.publish(now)
+}
+
+// Dropped: the ring before us was full; live batches up to seq are lost.
+func (m *Machine) Dropped(epoch, seq uint64, now time.Time) {
+	if epoch != m.epoch || !m.up {
+		return
+	}
+	m.stats.Dropped++
+	switch {
+	case m.mode != none:
+		m.saw(seq)
+	case m.started && seq >= m.next:
+		m.saw(seq)
+		m.gap(seq+1, now)
+	}
+	m.publish(now)
+}
+
+// Process says when the publisher's process began, in unix seconds, as looked up
+// after the connection was made. A restart that the numbers don't show (the new
+// process has already published more than the old one) shows here.
+func (m *Machine) Process(start float64, now time.Time) {
+	same := math.Abs(start-m.process) < sameProcess
+	switch {
+	case m.process == 0, !m.observed && m.trust.proven:
+		// The first that we hear, or the connection has been found to be of the
+		// process that it is of by stronger means.
+	case same:
+		m.trust.verified = true
+		m.prove()
+	default:
+		m.stats.Restarts++
+		m.fresh(fmt.Sprintf("engine restarted at %s", time.Unix(int64(start), 0).UTC().Format(time.RFC3339)), now)
+	}
+	if m.process == 0 || !same {
+		m.process = start
+	}
+	m.observed = true
+	m.publish(now)
+}
+
+// sameProcess is how far two readings of one start time may differ, in seconds:
+// processes behind one port start together, restarts take longer.
+const sameProcess = 2
+
+// Refill forgets what is known and fills it again, by replay where there is one.
+func (m *Machine) Refill(why string, now time.Time) {
+	switch {
+	case m.cfg.Replay && m.up:
+		if m.mode != none {
+			return // what runs is as good
+		}
+		m.why = why
+		m.start(refill, 0, now)
+	case m.started:
+		m.fresh(why, now)
+	}
+	m.publish(now)
+}
+
+// fresh forgets everything, keeps its place in the stream if it has one on this
+// connection, and fills again.
+func (m *Machine) fresh(why string, now time.Time) {
+	m.cancel()
+	m.dropHold()
+	m.forget(why)
+	if m.up && m.started && m.appliedEpoch == m.epoch {
+		m.trust.base, m.trust.why, m.trust.proven = kv.Filling, why, true
+	} else {
+		m.unstart(why)
+	}
+	if m.up && m.cfg.Replay {
+		m.unstart(why)
+		m.start(attach, 0, now)
+	}
+}
+
+// Tick lets time pass: see Deadline.
+func (m *Machine) Tick(now time.Time) {
+	if m.mode != none && !now.Before(m.deadline) {
+		m.ReplayFailed(m.token, fmt.Errorf("no answer within %v", m.cfg.ReplayTimeout), now)
+	}
+	if m.mode == none && m.up && !m.retryAt.IsZero() && !now.Before(m.retryAt) {
+		m.why = "filled again after a replay that failed"
+		m.start(refill, 0, now)
+	}
+	m.publish(now)
+}
+
+// Deadline returns when Tick wants to be called next; zero: not before
+// something else happens.
+func (m *Machine) Deadline() time.Time {
+	var d time.Time
+	earliest := func(t time.Time) {
+		if !t.IsZero() && (d.IsZero() || t.Before(d)) {
+			d = t
+		}
+	}
+	switch {
+	case !m.up:
+		if m.trust.shown != kv.Blind && !m.downSince.IsZero() {
+			earliest(m.downSince.Add(m.cfg.BlindAfter))
+		}
+	case m.mode != none:
+		earliest(m.deadline)
+	default:
+		earliest(m.retryAt)
+	}
+	return d
+}
+
+// after returns the number that follows s. End is skipped.
+func after(s uint64) uint64 {
+	if s+1 == End {
+		return 0
+	}
+	return s + 1
+}
+
+// before returns the number of the batch before next, 0 if there is none.
+func before(next uint64) uint64 {
+	if next == 0 {
+		return 0
+	}
+	return next - 1
+}

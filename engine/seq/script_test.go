@@ -1,0 +1,166 @@
+package seq
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"kvasir/kv"
+)
+
+// A printer is a Sink for scripts.
+type printer struct {
+	strings.Builder
+	token int
+}
+
+func (p *printer) Apply(b Batch) Applied {
+	fmt.Fprintf(p, "apply %d", b.Seq)
+	var a Applied
+	switch string(b.Body) {
+	case "clear":
+		a.Cleared = true
+	case "missed":
+		a.Missed = 1
+	case "lost":
+		a.Lost = 1
+	case "bad":
+		a.Bad = true
+	}
+	if len(b.Body) > 0 {
+		fmt.Fprintf(p, " (%s)", b.Body)
+	}
+	p.WriteByte('\n')
+	return a
+}
+func (p *printer) Forget(why string) { fmt.Fprintf(p, "forget: %s\n", why) }
+func (p *printer) Replay(token int, from uint64) {
+	p.token = token
+	fmt.Fprintf(p, "replay from %d\n", from)
+}
+func (p *printer) Cancel(token int)             { fmt.Fprintln(p, "cancel") }
+func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n", t, why) }
+
+// TestScripts runs each named transition. The language, a line a step:
+//
+//	new [replay] [hold=N]      a machine
+//	up | down                  the connection, with a new epoch each time
+//	live SEQ [@TIME] [BODY]    a batch from the subscription; BODY: clear, missed, lost or bad
+//	old SEQ                    a batch of the connection before
+//	replay SEQ [@TIME]         an answer to the running replay; late-replay: to one that is over
+//	end | fail                 of the replay
+//	process START              the start time of the engine's process
+//	dropped SEQ                the ring overflowed
+//	refill | plain             ask for a refill; a batch without a number
+//	wait DURATION              time goes by, up to the next deadline and over it
+//	stats
+//
+// TIME is SEQ unless given, so batches age with their numbers.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		var m *Machine
+		p := &printer{}
+		now := time.Unix(1_000_000, 0)
+		epoch := uint64(0)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			p.Reset()
+			for line := range strings.Lines(d.Input) {
+				f := strings.Fields(line)
+				if len(f) == 0 {
+					continue
+				}
+				number := func(i int) uint64 {
+					if i >= len(f) {
+						d.Fatalf(t, "%q: too short", line)
+					}
+					v, err := strconv.ParseUint(f[i], 10, 64)
+					if err != nil {
+						d.Fatalf(t, "%q: %v", line, err)
+					}
+					return v
+				}
+				batch := func() Batch {
+					b := Batch{Seq: number(1)}
+					b.Time = float64(b.Seq)
+					for _, x := range f[2:] {
+						if v, ok := strings.CutPrefix(x, "@"); ok {
+							b.Time, _ = strconv.ParseFloat(v, 64)
+						} else {
+							b.Body = []byte(x)
+						}
+					}
+					return b
+				}
+				fmt.Fprintf(p, "> %s\n", strings.TrimSpace(line))
+				switch f[0] {
+				case "new":
+					var c Config
+					for _, x := range f[1:] {
+						if v, ok := strings.CutPrefix(x, "hold="); ok {
+							c.HoldBatches, _ = strconv.Atoi(v)
+						} else if x == "replay" {
+							c.Replay = true
+						}
+					}
+					m = New(c, p)
+				case "up":
+					epoch++
+					m.Connected(epoch, now)
+				case "down":
+					m.Disconnected(epoch, now)
+				case "live":
+					m.Live(epoch, batch(), now)
+				case "plain":
+					m.Unsequenced(epoch, Batch{}, now)
+				case "old":
+					m.Live(epoch-1, batch(), now)
+				case "replay":
+					m.Replayed(p.token, batch(), now)
+				case "late-replay":
+					m.Replayed(p.token-1, batch(), now)
+				case "end":
+					m.ReplayEnd(p.token, now)
+				case "fail":
+					m.ReplayFailed(p.token, errors.New("broken"), now)
+				case "process":
+					m.Process(float64(number(1)), now)
+				case "dropped":
+					m.Dropped(epoch, number(1), now)
+				case "refill":
+					m.Refill("drift", now)
+				case "wait":
+					w, err := time.ParseDuration(f[1])
+					if err != nil {
+						d.Fatalf(t, "%q: %v", line, err)
+					}
+					until := now.Add(w)
+					for {
+						at := m.Deadline()
+						if at.IsZero() || at.After(until) {
+							break
+						}
+						if !at.After(now) && at != now {
+							at = now
+						}
+						now = at
+						m.Tick(now)
+						if next := m.Deadline(); next.Equal(at) {
+							d.Fatalf(t, "%q: Tick at the deadline %v did nothing", line, at)
+						}
+					}
+					now = until
+				case "stats":
+					fmt.Fprintf(p, "%+v\n", m.Stats())
+				default:
+					d.Fatalf(t, "%q: unknown step", line)
+				}
+			}
+			return p.String()
+		})
+	})
+}

@@ -1,0 +1,150 @@
+package seq
+
+import (
+	"fmt"
+	"time"
+
+	"kvasir/kv"
+)
+
+// longRun is how many duplicates in ascending order are no duplicates but a new
+// process behind a broker, with a clock that is behind.
+const longRun = 8
+
+// steady handles a live batch while nothing holds it back.
+func (m *Machine) steady(b Batch, now time.Time) {
+	switch {
+	case !m.started:
+		m.begin(b)
+	case b.Seq == m.next:
+		m.trust.contiguous = true
+		m.apply(b)
+		m.prove()
+	case b.Seq < m.next:
+		if why := m.restartSign(b); why != "" {
+			m.restart(why, &b, now)
+			return
+		}
+		m.stats.Duplicates++
+	case m.cfg.Replay && m.mode == none && m.retryAt.IsZero():
+		m.keep(b)
+		m.gap(b.Seq, now)
+	default: // no replay, one that doesn't answer, or a refill that will see to it
+		m.stats.Gaps++
+		m.lose(b.Seq)
+		m.next = b.Seq
+		m.apply(b)
+	}
+}
+
+// begin takes the first batch of a publisher whose past is unknown.
+func (m *Machine) begin(b Batch) {
+	m.started = true
+	m.next = b.Seq
+	m.trust.proven = true
+	m.observed = false
+	if b.Seq == 0 {
+		m.trust.base, m.trust.why = kv.Exact, "followed since the engine's start"
+	} else {
+		m.trust.base, m.trust.why = kv.Filling, fmt.Sprintf("attached at batch %d, history unknown", b.Seq)
+	}
+	m.apply(b)
+}
+
+// restartSign says why a batch below the watermark is of another process; "" if
+// it is a duplicate. A publisher never sends a batch twice on a new connection,
+// and a batch that is older than our last one is not younger by its clock.
+func (m *Machine) restartSign(b Batch) string {
+	switch {
+	case m.appliedEpoch != m.epoch:
+		return fmt.Sprintf("engine restarted: batch %d after %d on a new connection", b.Seq, before(m.next))
+	case b.Time > m.lastTime && m.lastTime > 0:
+		return fmt.Sprintf("engine restarted: batch %d is younger than %d", b.Seq, before(m.next))
+	}
+	if m.dupRun > 0 && b.Seq == after(m.lastDup) {
+		m.dupRun++
+	} else {
+		m.dupRun = 1
+	}
+	m.lastDup = b.Seq
+	if m.dupRun >= longRun {
+		m.dupRun = 0
+		return fmt.Sprintf("engine restarted: %d batches up to %d come in order a second time", longRun, b.Seq)
+	}
+	return ""
+}
+
+// restart begins from nothing, with b as a live batch of the new process if not nil.
+func (m *Machine) restart(why string, b *Batch, now time.Time) {
+	m.stats.Restarts++
+	m.cancel()
+	m.dropHold()
+	m.sawMore = false
+	m.forget(why)
+	m.unstart(why)
+	switch {
+	case m.cfg.Replay:
+		if b != nil {
+			m.keep(*b)
+		}
+		m.start(attach, 0, now)
+	case b != nil:
+		m.begin(*b)
+	}
+}
+
+// gap: batches from next to before seq are missing.
+func (m *Machine) gap(seq uint64, now time.Time) {
+	m.stats.Gaps++
+	if m.cfg.Replay && m.retryAt.IsZero() {
+		m.retries = 0
+		m.start(repair, before(m.next), now)
+		return
+	}
+	m.lose(seq)
+}
+
+// lose notes that batches from next to before seq are not to be had.
+func (m *Machine) lose(seq uint64) {
+	how := "no replay is configured"
+	if m.cfg.Replay {
+		how = "the replay service doesn't answer"
+	}
+	m.stale(fmt.Sprintf("batches %d to %d are lost, %s", m.next, seq-1, how))
+}
+
+// apply hands b to the sink and moves the watermark.
+func (m *Machine) apply(b Batch) {
+	m.next, m.lastTime, m.appliedEpoch = after(b.Seq), b.Time, m.epoch
+	m.dupRun = 0
+	m.stats.Applied++
+	a := m.sink.Apply(b)
+	if a.Cleared {
+		m.trust.base, m.trust.why = kv.Exact, fmt.Sprintf("cleared by the engine at batch %d, followed since", b.Seq)
+		m.trust.proven = true
+		m.retryAt = time.Time{}
+	}
+	switch {
+	case a.Bad:
+		m.stale(fmt.Sprintf("batch %d could not be read", b.Seq))
+	case a.Lost > 0:
+		m.stale(fmt.Sprintf("%d removals in batch %d were not understood", a.Lost, b.Seq))
+	case a.Missed > 0 && m.trust.base == kv.Exact:
+		m.trust.base, m.trust.why = kv.Filling, fmt.Sprintf("%d stores in batch %d were not understood", a.Missed, b.Seq)
+	}
+}
+
+// forget drops what is held; what comes after it is true, but not all.
+func (m *Machine) forget(why string) {
+	m.stats.Forgets++
+	m.sink.Forget(why)
+}
+
+// unstart returns to not knowing the publisher.
+func (m *Machine) unstart(why string) {
+	m.started, m.next, m.lastTime = false, 0, 0
+	m.retryAt = time.Time{}
+	m.trust.base, m.trust.why = kv.Unknown, why
+	m.trust.proven = true
+	m.observed = false
+}

@@ -1,0 +1,63 @@
+package seq
+
+import (
+	"fmt"
+	"time"
+
+	"kvasir/kv"
+)
+
+// trust is how far what was applied can be believed: a base that follows from
+// the numbers, and what the link adds to it.
+type trust struct {
+	base kv.Trust
+	why  string
+
+	// After a new connection it must be shown that the process is the one that
+	// we know and that nothing was lost in between: by a replay that begins with
+	// our last batch, or by an unchanged start time and a number that fits.
+	proven     bool
+	contiguous bool
+	verified   bool
+
+	shown    kv.Trust // as last told to the sink
+	shownWhy string
+}
+
+// prove notices that number and start time agree.
+func (m *Machine) prove() {
+	if m.trust.contiguous && m.trust.verified {
+		m.trust.proven = true
+	}
+}
+
+// stale notes that removals may be missing. The first reason stays.
+func (m *Machine) stale(why string) {
+	if m.trust.base != kv.Stale {
+		m.trust.base, m.trust.why = kv.Stale, why
+	}
+}
+
+// publish tells the sink when trust or reason have changed.
+func (m *Machine) publish(now time.Time) {
+	t, why := m.trust.base, m.trust.why
+	switch {
+	case !m.up && m.downSince.IsZero():
+		t, why = kv.Unknown, "never connected"
+	case !m.up && now.Sub(m.downSince) >= m.cfg.BlindAfter:
+		t, why = kv.Blind, fmt.Sprintf("connection down for more than %v", m.cfg.BlindAfter)
+	case t == kv.Unknown:
+	case !m.up:
+		t, why = kv.Stale, "connection down"
+	case m.mode == repair:
+		t, why = kv.Stale, fmt.Sprintf("replay from batch %d is running", m.from)
+	case m.mode == attach && m.started, m.mode == refill && m.answered:
+		t, why = kv.Filling, fmt.Sprintf("replay from batch %d is running", m.from)
+	case !m.trust.proven && t != kv.Stale:
+		t, why = kv.Stale, "connected again: that nothing was lost has not been shown yet"
+	}
+	if t != m.trust.shown || why != m.trust.shownWhy {
+		m.trust.shown, m.trust.shownWhy = t, why
+		m.sink.Trust(t, why)
+	}
+}
