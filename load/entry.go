@@ -32,6 +32,7 @@ type entry struct {
 	// The account's integrals and count at the first token.
 	requestTime, tokenTime float64
 	firsts                 uint64
+	stall                  time.Duration
 
 	links [2]link
 }
@@ -61,7 +62,8 @@ type account struct {
 	drained                         int64 // when the booked prefills will have been computed
 	since                           int64 // when the integrals were last advanced
 	requestTime, tokenTime          float64
-	firsts                          uint64
+	firsts                          uint64        // first tokens so far
+	stall                           time.Duration // the prefills booked for those
 }
 
 // advance brings the integrals of requests and tokens over time up to at. Call
@@ -160,7 +162,8 @@ func (l *Ledger) first(e *entry, at int64) {
 	acc.booked -= e.booked
 	acc.drained = at + int64(acc.booked)
 	acc.firsts++
-	e.requestTime, e.tokenTime, e.firsts = acc.requestTime, acc.tokenTime, acc.firsts
+	acc.stall += e.booked
+	e.requestTime, e.tokenTime, e.firsts, e.stall = acc.requestTime, acc.tokenTime, acc.firsts, acc.stall
 }
 
 // release takes e off its account. The account must have been advanced.

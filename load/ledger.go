@@ -139,6 +139,7 @@ func (l *Ledger) Done(id ID, now time.Time) (Final, bool) {
 		f.Requests = (acc.requestTime - e.requestTime) / s
 		f.Tokens = (acc.tokenTime - e.tokenTime) / s
 		f.Prefills = int(acc.firsts - e.firsts)
+		f.Stalled = acc.stall - e.stall
 	}
 	l.release(acc, e, uint32(id), at)
 	if invariants {

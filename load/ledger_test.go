@@ -147,12 +147,12 @@ func TestFinal(t *testing.T) {
 	l := New(Config{})
 	a := l.Admit(at(0), &Admission{Prompt: 100})
 	l.FirstToken(a, at(1))
-	b := l.Admit(at(3), &Admission{Prompt: 50})
+	b := l.Admit(at(3), &Admission{Prompt: 50, Prefill: time.Second})
 	l.Progress(a, at(3), 10)
 	l.FirstToken(b, at(4))
 	f, ok := l.Done(a, at(5))
 	// 2 s with 1 request of 100 tokens, 2 s with 2 of 160.
-	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.5 || f.Tokens != 130 || f.Output != 10 || f.Prefills != 1 {
+	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.5 || f.Tokens != 130 || f.Output != 10 || f.Prefills != 1 || f.Stalled != time.Second {
 		t.Errorf("%+v, %v", f, ok)
 	}
 	if f, ok := l.Done(b, at(4)); !ok || f.Streaming != 0 {

@@ -84,4 +84,5 @@ type Final struct {
 	// Prefills is how many other requests had their first token on the target
 	// while this one streamed: each has made it wait.
 	Prefills int
+	Stalled  time.Duration // the sum of those prefills, as booked
 }

@@ -12,6 +12,7 @@ import (
 type Config struct {
 	Name      string    `yaml:"name"`
 	Dynamo    Dynamo    `yaml:"dynamo"`
+	Marginal  Marginal  `yaml:"marginal"`
 	LeastLoad LeastLoad `yaml:"least_load"`
 	Session   Session   `yaml:"session"`
 }
@@ -22,6 +23,7 @@ func Defaults() Config {
 	return Config{
 		Name:      "dynamo",
 		Dynamo:    defaultDynamo(),
+		Marginal:  defaultMarginal(),
 		LeastLoad: LeastLoad{By: "requests"},
 		Session:   Session{VirtualNodes: 100, Fallback: "least_load"},
 	}
@@ -35,6 +37,7 @@ func (c *Config) Validate() error {
 	}
 	for _, check := range []func() error{
 		c.Dynamo.validate,
+		c.Marginal.validate,
 		c.LeastLoad.validate,
 		c.Session.validate,
 	} {

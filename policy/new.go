@@ -5,7 +5,7 @@ import "fmt"
 // Names returns the names of all policies.
 func Names() []string {
 	return []string{
-		"dynamo", "least_load", "random", "round_robin", "session",
+		"dynamo", "least_load", "marginal", "random", "round_robin", "session",
 	}
 }
 
@@ -25,6 +25,8 @@ func build(cfg *Config, name string, intn func(int) int) Policy {
 		return newDynamo(cfg.Dynamo.Effective(), intn)
 	case "least_load":
 		return &leastLoad{by: cfg.LeastLoad.By, intn: intn}
+	case "marginal":
+		return newMarginal(cfg.Marginal, intn)
 	case "random":
 		return &random{intn}
 	case "round_robin":
@@ -60,6 +62,8 @@ func needs(cfg *Config, name string) Need {
 	switch name {
 	case "dynamo":
 		return cfg.Dynamo.Effective().needs()
+	case "marginal":
+		return Need{Events: true, Tokens: true, Dispatch: true}
 	case "session":
 		n := needs(cfg, cfg.Session.Fallback)
 		n.Session = true

@@ -174,4 +174,7 @@ type Done struct {
 	Requests  float64 // mean requests in flight on the target while it streamed
 	Tokens    float64 // mean of their tokens
 	Prefills  int     // first tokens of others on the target while it streamed
+	// Stalled is the predicted time of others' prefills that ended on the target
+	// while it streamed: they made it wait.
+	Stalled time.Duration
 }

@@ -1,0 +1,166 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"kvasir/kv"
+)
+
+// Marginal configures `marginal`.
+type Marginal struct {
+	Kappa float64 `yaml:"kappa"` // price of a second of prefill to those who come later; above 0.5..2 only with delta and omega
+	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
+	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
+	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+
+	HostWeight float64 `yaml:"host_cache_hit_weight"` // worth of a token held on host, against one on GPU
+	DiskWeight float64 `yaml:"disk_cache_hit_weight"`
+
+	Output int `yaml:"expected_output"` // tokens, before the first answer has ended
+	Budget int `yaml:"step_tokens"`     // tokens per engine step, where the engine doesn't say
+
+	// Coefficients are where learning starts, or what is used without it. All
+	// zero: nothing is known.
+	Coefficients Coefficients `yaml:"coefficients"`
+	Learn        bool         `yaml:"learn"`
+}
+
+func defaultMarginal() Marginal {
+	return Marginal{Kappa: 1, Delta: .3, Omega: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
+}
+
+func (m *Marginal) validate() error {
+	for _, f := range []struct {
+		name string
+		v    float64
+		hi   float64
+	}{
+		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"sigma", m.Sigma, 100},
+		{"host_cache_hit_weight", m.HostWeight, 1}, {"disk_cache_hit_weight", m.DiskWeight, 1},
+	} {
+		if err := checkRange("policy.marginal."+f.name, f.v, 0, f.hi); err != nil {
+			return err
+		}
+	}
+	if err := checkInt("policy.marginal.expected_output", m.Output, 1, 1<<20); err != nil {
+		return err
+	}
+	if err := checkInt("policy.marginal.step_tokens", m.Budget, 1, 1<<24); err != nil {
+		return err
+	}
+	return m.Coefficients.validate("policy.marginal.coefficients.")
+}
+
+// validate accepts none at all, or a full set within what hardware can be.
+func (c *Coefficients) validate(field string) error {
+	if *c == (Coefficients{}) {
+		return nil
+	}
+	for _, f := range []struct {
+		name   string
+		v      float64
+		lo, hi float64
+	}{
+		{"prefill_token", c.PrefillToken, 1e-9, 1}, {"attention", c.Attention, 1e-15, 1e-3}, {"step", c.Step, 1e-9, 10},
+		{"decode_step", c.DecodeStep, 1e-9, 10}, {"decode_request", c.DecodeRequest, 1e-12, 1}, {"decode_token", c.DecodeToken, 1e-15, 1e-3},
+	} {
+		if err := checkRange(field+f.name, f.v, f.lo, f.hi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// marginal prices each target in the seconds that the request adds to the world
+// if it is served there:
+//
+//	cost = W + p + p*(kappa + sigma*n)                  waiting, own prefill, prefill as a burden to others
+//	     + delta*E*(ckv*T + cd*n)                       own decode, slowed by those there
+//	     + omega*E*n*(ckv*prompt + cd)                  theirs, slowed by this one
+//	p    = u*cp + ca*u*(hit + u/2) + steps*(c0 + ckv*KV + cd*ND)
+//
+// with n requests in flight there and T prompt tokens of theirs, ND and KV of
+// those that decode, E the mean length of answers, W the ledger's virtual clock
+// (kv.Load.Wait). policies.md 8. Costs within 1e-12 s are tied, and ties broken
+// uniformly.
+//
+// The coefficients are learned from first tokens and gaps (calibration.go).
+// While nothing is known of the fleet's speed there is no clock: the tokens owed
+// stand for the waiting, at the price of the known engine, so that the cost is
+// one of tokens.
+type marginal struct {
+	cfg  Marginal
+	cal  *calibration
+	intn func(int) int
+}
+
+func newMarginal(cfg Marginal, intn func(int) int) *marginal {
+	return &marginal{cfg, newCalibration(cfg.Coefficients, cfg.Learn), intn}
+}
+
+func (p *marginal) Terms() ([]string, string) {
+	return []string{"wait", "prefill", "burden", "decode", "others"}, "s"
+}
+
+func (p *marginal) Pick(req *Request, cands []Candidate) int {
+	expect := p.expect(req)
+	for i := range cands {
+		p.price(req, &cands[i], expect)
+	}
+	return lowest(cands, 1e-12, p.intn)
+}
+
+// expect returns how many tokens the answer is expected to have. The mean is
+// enough: true lengths were no better (policies.md 8.6).
+func (p *marginal) expect(req *Request) float64 {
+	e := p.cal.output.or(float64(p.cfg.Output))
+	if req.MaxOutput > 0 {
+		e = min(e, float64(req.MaxOutput))
+	}
+	return e
+}
+
+func (p *marginal) price(req *Request, c *Candidate, expect float64) {
+	k := p.cal.of(c.Target)
+	n := tokensOf(req)
+	gpu, host, disk := heldBy(c, true)
+	hit := gpu + int(p.cfg.HostWeight*float64(host)+p.cfg.DiskWeight*float64(disk))
+	hit = max(0, min(hit, n-1))
+	u := n - hit
+	budget := p.cfg.Budget
+	if c.MaxBatch > 0 {
+		budget = c.MaxBatch
+	}
+	l := &c.Load
+	requests := float64(l.Requests)
+	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
+	wait := l.Wait.Seconds()
+	c.Uncached = u
+	c.Prefill = time.Duration(math.Round(min(own, 3600) * 1e9))
+	if !p.cal.known() {
+		wait = float64(l.Prefill) * k.PrefillToken
+		c.Prefill = 0
+	}
+	c.Terms = [MaxTerms]float64{
+		wait,
+		own,
+		own * (p.cfg.Kappa + p.cfg.Sigma*requests),
+		p.cfg.Delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
+		p.cfg.Omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
+	}
+	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
+}
+
+func (p *marginal) Placed(_ *Request, cands []Candidate, i int) {
+	p.cal.seen(cands[i].Target, identity(&cands[i]))
+}
+
+func (p *marginal) FirstToken(o *FirstToken) { p.cal.firstToken(o, p.cfg.Budget) }
+func (p *marginal) Done(o *Done)             { p.cal.done(o) }
+func (p *marginal) Forget(t kv.Target)       { p.cal.forget(t) }
+
+func (p *marginal) Calibration(t kv.Target) Calibration { return p.cal.report(t) }
+
+func (p *marginal) AppendState(dst []byte) []byte { return p.cal.appendState(dst) }
+func (p *marginal) LoadState(src []byte) error    { return p.cal.loadState(src) }
