@@ -68,7 +68,7 @@ func parseEndpoint(s string, bind bool) (endpoint, error) {
 			return fail("host has a colon but is no IPv6 address")
 		}
 	}
-	if strings.ContainsAny(host, ";/@ \x00") {
+	if strings.ContainsAny(host, "[];/@ \x00") {
 		return fail("unexpected character in the host")
 	}
 	if bind && port == "*" {

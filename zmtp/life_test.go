@@ -81,7 +81,7 @@ func TestHeartbeatAndSilence(t *testing.T) {
 		go io.Copy(io.Discard, peer.nc) // from now on it takes bytes and says nothing
 		time.Sleep(3*time.Second - 1)
 		d.want()
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		d.want("6s disconnected 1 "+ErrSilent.Error(), "6s retrying tcp://engine:5557 in 75ms")
 		s.Close()
 	})
