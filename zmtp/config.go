@@ -128,9 +128,9 @@ func (c *Config) silence() time.Duration { return max(0, 3*c.Heartbeat) }
 
 // backoff returns how long to wait before attempt n+1, n >= 0 failures in a row.
 func (c *Config) backoff(n int) time.Duration {
-	wait := c.MaxBackoff
-	if n < 30 && c.MinBackoff<<n > 0 {
-		wait = min(wait, c.MinBackoff<<n)
+	wait := c.MinBackoff
+	for ; n > 0 && wait < c.MaxBackoff; n-- {
+		wait = min(2*wait, c.MaxBackoff)
 	}
 	return wait/2 + time.Duration(c.Jitter()*float64(wait-wait/2))
 }

@@ -14,7 +14,7 @@ type Peer struct {
 	Endpoint   string // what we dialled, or the listening endpoint that it came in by
 	Remote     string // the peer's address
 	Epoch      uint64 // counts the socket's connections from 1: a larger one is newer
-	Identity   string // as the peer sent it; a Router invents one for a peer without
+	Identity   string // as the peer sent it (libzmq's PUB and SUB send none); a Router invents one for a peer without
 	SocketType string // "PUB", "XPUB", …
 	Minor      int    // the peer's ZMTP 3.x
 	Data       any    // the caller's; see package documentation
@@ -22,7 +22,8 @@ type Peer struct {
 	conn *conn
 }
 
-// Close drops this connection. A dialled one is then dialled again. It does not wait.
+// Close drops this connection: after the callback that runs, if any, comes
+// Disconnected with ErrDropped. A dialled one is then dialled again. It does not wait.
 func (p *Peer) Close() { p.conn.fail(ErrDropped) }
 
 // conn is one connection with its two goroutines: the one that calls
@@ -165,6 +166,11 @@ func (c *conn) fill() error {
 // inside a read, never while onMessage works.
 func (c *conn) serve(onMessage func(frames [][]byte) error, onCommand func(name, data []byte) error) error {
 	for {
+		select {
+		case <-c.done: // dropped or closed: what is still buffered is nobody's
+			return c.err
+		default:
+		}
 		ev, err := c.in.parse()
 		switch {
 		case err != nil:
@@ -204,6 +210,7 @@ func (c *conn) command(other func(name, data []byte) error) error {
 		}
 		c.out.putReply(func(b []byte) []byte { return appendCommand(b, "PONG", context) })
 	case "PONG":
+		c.in.relax()
 	case "ERROR":
 		return parseError(data)
 	default:

@@ -571,6 +571,26 @@ func TestDealerEnds(t *testing.T) {
 	})
 }
 
+// Peer.Close inside Message: what was read with that message is not delivered.
+func TestPeerCloseStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary(t)
+		net := &memnet{raw: make(chan net.Conn)}
+		s, _ := NewSub(SubConfig{
+			Config:       Config{Dial: net.dial},
+			Message:      func(p *Peer, f [][]byte) { d.write("%q", f); p.Close() },
+			Disconnected: func(p *Peer, err error) { d.write("%v", err) },
+		})
+		s.Connect("tcp://e:1")
+		peer := raw{t, <-net.raw}
+		peer.meet(0, "PUB", readySub)
+		peer.expect(unhex("0001 01"))
+		peer.send(unhex("0001 61 0001 62"))
+		d.want(`0s ["a"]`, "0s "+ErrDropped.Error())
+		s.Close()
+	})
+}
+
 // Two engines dial a bound Sub; Peer.Close drops one, which dials again as a new epoch.
 func TestSubBindPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,6 +34,7 @@ type reader struct {
 	done bool
 	hot  bool // a read filled the buffer: worth growing to base
 	runs int  // small messages since the last large one
+	calm bool // no large message since the last relax
 
 	parts   []span // of the message at r so far, offsets from r
 	frames  [][]byte
@@ -113,13 +114,22 @@ func (d *reader) parse() (event, error) {
 // release frees the bytes of the last message or command.
 func (d *reader) release() {
 	if d.pos > d.base {
-		d.runs = 0
+		d.runs, d.calm = 0, false
 	} else {
 		d.runs++
 	}
 	d.skip(d.pos)
 	d.pos, d.done = 0, false
 	d.parts = d.parts[:0]
+}
+
+// relax is called now and then: a large buffer that was not needed since the
+// call before is given back, however few messages came.
+func (d *reader) relax() {
+	if d.calm {
+		d.runs = max(d.runs, smallRun)
+	}
+	d.calm = true
 }
 
 // skip drops n bytes, for the greeting.

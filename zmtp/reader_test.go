@@ -135,6 +135,31 @@ func TestBufferSize(t *testing.T) {
 	}
 }
 
+// After a large message, heartbeats alone give the buffer back.
+func TestBufferRelaxes(t *testing.T) {
+	cfg, _ := Config{}.withDefaults()
+	in := &endless{}
+	c := newConn(&cfg, kindSub, in, "")
+	serve := func(wire []byte) int {
+		in.wire, in.at, in.total = wire, 0, len(wire)
+		if err := c.serve(func([][]byte) error { return nil }, nil); err != io.EOF {
+			t.Fatal(err)
+		}
+		return len(c.in.buf)
+	}
+	pong := appendCommand(nil, "PONG")
+	large := encode([][]byte{make([]byte, 100_000)})
+	for range 10 { // large messages with heartbeats between them keep it
+		serve(large)
+		if n := serve(pong); n < 100_000 {
+			t.Fatalf("buffer of %d while large messages come", n)
+		}
+	}
+	if n := serve(pong); n != DefaultReadBuffer {
+		t.Errorf("buffer of %d after two calm heartbeats", n)
+	}
+}
+
 // endless is a connection that repeats wire for total bytes, then ends.
 type endless struct {
 	wire      []byte
