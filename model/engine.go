@@ -82,7 +82,7 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	if c.BlockSize < 1 {
-		return nil, fmt.Errorf("BlockSize is %d, must be at least 1 token", c.BlockSize)
+		return nil, fmt.Errorf("engine model: BlockSize is %d, must be at least 1 token", c.BlockSize)
 	}
 	if c.Pool != nil {
 		c.Blocks = len(c.Pool.blocks)
@@ -91,11 +91,11 @@ func New(c Config) (*Engine, error) {
 		c.Blocks = c.Profile.KVTokens / c.BlockSize
 	}
 	if c.Blocks < 1 || c.Blocks > math.MaxInt32-1 {
-		return nil, fmt.Errorf("Blocks is %d, must be between 1 and %d (KVTokens %d, BlockSize %d)",
+		return nil, fmt.Errorf("engine model: Blocks is %d, must be between 1 and %d (KVTokens %d, BlockSize %d)",
 			c.Blocks, math.MaxInt32-1, c.Profile.KVTokens, c.BlockSize)
 	}
 	if c.Admission > Reserved {
-		return nil, fmt.Errorf("Admission is %d, must be Paged or Reserved", c.Admission)
+		return nil, fmt.Errorf("engine model: Admission is %d, must be Paged or Reserved", c.Admission)
 	}
 	e := &Engine{cfg: c, pool: c.Pool, seqs: map[uint64]*seq{}}
 	if e.pool == nil {

@@ -30,7 +30,7 @@ var (
 		Budget: 8192, MaxSeqs: 256, KVTokens: 400_000}
 	// ProfileDemo is no real engine: quick steps and a cache that holds a few
 	// short sessions, so that a demo shows in seconds what takes minutes.
-	ProfileDemo = Profile{Name: "demo", C0: 3e-3, CP: 40e-6, CA: 1.3e-9, CKV: 40e-9, CD: 15e-6,
+	ProfileDemo = Profile{Name: "demo", C0: 5e-3, CP: 120e-6, CA: 4e-9, CKV: 100e-9, CD: 50e-6,
 		Budget: 2048, MaxSeqs: 64, KVTokens: 24_576}
 )
 

@@ -42,11 +42,11 @@ func (r *Reader) seconds(field string, v *float64, scale float64) (float64, erro
 }
 
 // full cuts ids to the full blocks of a prompt. A partial tail may be listed.
-func (r *Reader) full(field string, ids []uint64, input int) ([]uint64, error) {
-	if most := (input + BlockSize - 1) / BlockSize; len(ids) > most {
-		return nil, r.lineError(field, "has %d ids, but %d tokens have at most %d blocks of %d", len(ids), input, most, BlockSize)
+func (r *Reader) full(field string, ids []uint64, input, size int) ([]uint64, error) {
+	if most := (input + size - 1) / size; len(ids) > most {
+		return nil, r.lineError(field, "has %d ids, but %d tokens have at most %d blocks of %d", len(ids), input, most, size)
 	}
-	return ids[:min(len(ids), input/BlockSize)], nil
+	return ids[:min(len(ids), input/size)], nil
 }
 
 func (r *Reader) mooncake(line []byte) (Request, error) {
@@ -60,7 +60,7 @@ func (r *Reader) mooncake(line []byte) (Request, error) {
 	if err := r.unmarshal(line, &m); err != nil {
 		return Request{}, err
 	}
-	q := Request{ID: int64(r.line - 1)}
+	q := Request{ID: int64(r.line - 1), BlockSize: BlockSize}
 	var err error
 	if q.At, err = r.seconds("timestamp", m.Timestamp, 1e-3); err != nil {
 		return q, err
@@ -74,7 +74,7 @@ func (r *Reader) mooncake(line []byte) (Request, error) {
 	}
 	q.Output = max(q.Output, 1)
 	q.Session = text(m.Session)
-	q.Blocks, err = r.full("hash_ids", m.IDs, q.Input)
+	q.Blocks, err = r.full("hash_ids", m.IDs, q.Input, BlockSize)
 	return q, err
 }
 
@@ -90,7 +90,7 @@ func (r *Reader) cell(line []byte) (Request, error) {
 	if err := r.unmarshal(line, &m); err != nil {
 		return Request{}, err
 	}
-	q := Request{ID: m.ID, Session: text(m.Session)}
+	q := Request{ID: m.ID, Session: text(m.Session), BlockSize: BlockSize}
 	var err error
 	if q.At, err = r.seconds("t", m.T, 1); err != nil {
 		return q, err
@@ -102,14 +102,15 @@ func (r *Reader) cell(line []byte) (Request, error) {
 		return q, err
 	}
 	q.Output = max(q.Output, 1)
-	q.Blocks, err = r.full("blocks", m.Blocks, q.Input)
+	q.Blocks, err = r.full("blocks", m.Blocks, q.Input, BlockSize)
 	return q, err
 }
 
 func (r *Reader) turns(line []byte) (Session, error) {
 	var m struct {
-		Session any `json:"session"`
-		Turns   []struct {
+		Session   any  `json:"session"`
+		BlockSize *int `json:"block_size"`
+		Turns     []struct {
 			Think  *float64 `json:"think"`
 			Input  *float64 `json:"input"`
 			Output *float64 `json:"output"`
@@ -119,7 +120,13 @@ func (r *Reader) turns(line []byte) (Session, error) {
 	if err := r.unmarshal(line, &m); err != nil {
 		return Session{}, err
 	}
-	s := Session{ID: text(m.Session), Turns: make([]Turn, len(m.Turns))}
+	size := BlockSize
+	if m.BlockSize != nil {
+		if size = *m.BlockSize; size < 1 || size > maxTokens {
+			return Session{}, r.lineError("block_size", "is %d, want tokens between 1 and %d", size, maxTokens)
+		}
+	}
+	s := Session{ID: text(m.Session), Turns: make([]Turn, len(m.Turns)), BlockSize: size}
 	if len(m.Turns) == 0 {
 		return s, r.lineError("turns", "is empty: a session needs at least one turn")
 	}
@@ -139,7 +146,7 @@ func (r *Reader) turns(line []byte) (Session, error) {
 			return s, err
 		}
 		d.Output = max(d.Output, 1)
-		if d.Blocks, err = r.full(at+"blocks", t.Blocks, d.Input); err != nil {
+		if d.Blocks, err = r.full(at+"blocks", t.Blocks, d.Input, size); err != nil {
 			return s, err
 		}
 	}

@@ -15,7 +15,8 @@ package trace
 
 import "fmt"
 
-// BlockSize is the tokens per block id in every format above.
+// BlockSize is the tokens per block id in every format above, unless a line of
+// turns or a receipt says otherwise ("block_size").
 const BlockSize = 512
 
 // A Request is one line of an open-loop trace.
@@ -25,14 +26,18 @@ type Request struct {
 	Input   int     // tokens
 	Output  int     // tokens, at least 1
 	Session string  // "" if the trace has none
-	Blocks  []uint64
+
+	// Blocks are the ids of the full blocks of BlockSize tokens.
+	Blocks    []uint64
+	BlockSize int
 }
 
 // A Session is a conversation that is played closed loop: the next turn starts
 // its Think time after the last one has ended.
 type Session struct {
-	ID    string
-	Turns []Turn
+	ID        string
+	Turns     []Turn
+	BlockSize int // tokens per block id
 }
 
 // A Turn is one request of a session.
