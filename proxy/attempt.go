@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvasir/sched"
+)
+
+// rankHeader tells an engine with data parallelism which of its ranks to use.
+const rankHeader = "X-Data-Parallel-Rank"
+
+// An attempt is one engine's try at a call.
+type attempt struct {
+	c      *call
+	d      *sched.Decision
+	took   time.Duration // of the decision
+	began  time.Time
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	clock  *time.Timer
+	resp   *http.Response
+	watch  *watcher
+
+	// Until the first content the handler and the clock take turns by mu, which
+	// also guards the call's stage and held; afterwards the handler writes without it.
+	mu       sync.Mutex
+	stream   bool      // guarded by mu: the answer is a stream of events, held back
+	over     bool      // guarded by mu: the clock must not touch anything
+	flows    bool      // guarded by mu: content has come
+	released bool      // guarded by mu: nothing is held back any more
+	limit    time.Time // of the first content
+
+	moved   atomic.Int64 // time of the last read, since began
+	writing atomic.Bool  // the handler is in a write to the client
+
+	tokens   int           // of the answer, told to the decision
+	told     time.Duration // when, since began
+	noted    bool          // the engine's health was told
+	trailers int           // announced
+
+	prev, next *attempt // guarded by attempts.mu
+}
+
+// try lets d's engine serve the call. None means that the client has its answer, or
+// has gone; else nothing that the client has stands against another try.
+func (c *call) try(d *sched.Decision, took time.Duration) (why Reason) {
+	a := attempt{c: c, d: d, took: took, began: time.Now()}
+	outcome := sched.Cancelled // says nothing against the engine, should this panic
+	defer func() {
+		a.close()
+		d.Done(time.Now(), outcome)
+		c.outcome = outcome
+	}()
+	why, outcome = a.run()
+	return why
+}
+
+// run sends the request and passes the answer on.
+func (a *attempt) run() (Reason, sched.Outcome) {
+	c := a.c
+	a.ctx, a.cancel = context.WithCancelCause(c.r.Context())
+	c.p.open.add(a)
+	defer c.p.open.remove(a)
+
+	wait := c.p.cfg.Answer
+	if c.f.stream {
+		wait = c.p.cfg.FirstToken
+	}
+	a.limit = a.began.Add(wait)
+	a.clock = time.AfterFunc(wait, a.tick)
+
+	resp, err := c.p.transport.RoundTrip(a.request())
+	if err != nil {
+		return a.broke(err)
+	}
+	a.resp = resp
+	return a.relay()
+}
+
+// broke says what a failed round trip means, before anything was passed on.
+func (a *attempt) broke(err error) (Reason, sched.Outcome) {
+	if a.c.r.Context().Err() != nil {
+		return None, sched.Cancelled
+	}
+	why := reasonOf(a.ctx, err)
+	a.note(why, err)
+	return why, sched.Failed
+}
+
+// request is what the engine gets: the client's method, path, query, headers and body.
+func (a *attempt) request() *http.Request {
+	c := a.c
+	h := c.header
+	if c.tried > 1 { // net/http may still be reading the first one
+		h = c.upstreamHeader()
+	}
+	if len(a.d.Replica.Targets) > 1 {
+		if _, err := strconv.Atoi(c.r.Header.Get(rankHeader)); err != nil {
+			h[rankHeader] = []string{strconv.Itoa(a.d.Rank)}
+		}
+	}
+	base, err := url.Parse(a.d.Replica.URL)
+	if err != nil {
+		base = &url.URL{Scheme: "http", Host: a.d.Replica.Name} // fleet has parsed it before
+	}
+	u := *c.r.URL
+	u.Scheme, u.Host = base.Scheme, base.Host
+	if base.Path != "" {
+		u.Path, u.RawPath = base.Path+u.Path, base.EscapedPath()+c.r.URL.EscapedPath()
+	}
+	req := &http.Request{
+		Method: c.r.Method, URL: &u, Host: base.Host, Header: h,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(c.body.b)),
+	}
+	switch {
+	case len(c.body.b) > 0:
+		body := c.body
+		req.Body = body.upload()
+		req.GetBody = func() (io.ReadCloser, error) { return body.upload(), nil }
+	default:
+		req.Body = http.NoBody
+	}
+	return req.WithContext(a.ctx)
+}
+
+// tick is the clock's: what was held back long enough is sent, and what takes too
+// long is ended.
+func (a *attempt) tick() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	c := a.c
+	now := time.Since(a.began)
+	switch {
+	case a.flows:
+		idle := c.p.cfg.Idle
+		if quiet := now - time.Duration(a.moved.Load()); quiet < idle {
+			a.clock.Reset(idle - quiet)
+			return
+		}
+		if a.writing.Load() {
+			a.cancel(errSlow)
+			c.out.SetWriteDeadline(time.Now()) // ends the write that hangs; an error leaves it to the client
+			return
+		}
+		a.cancel(errStalled)
+	case a.stream && !a.released:
+		a.release()
+		a.clock.Reset(time.Until(a.limit))
+	default:
+		a.cancel(errSilent)
+	}
+}
+
+// close ends everything of the attempt.
+func (a *attempt) close() {
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
+	if a.clock != nil {
+		a.clock.Stop()
+	}
+	if a.cancel != nil {
+		a.cancel(errOver) // before Close, which would wait for the rest of the answer
+	}
+	if a.resp != nil {
+		a.resp.Body.Close()
+	}
+	if a.watch != nil {
+		a.watch.put()
+		a.watch = nil
+	}
+}
+
+// note tells the engine's state, once.
+func (a *attempt) note(why Reason, err error) {
+	if a.noted && why == None {
+		return
+	}
+	a.noted = true
+	a.c.p.note(a.d.Replica, why, err)
+}
+
+// firstContent tells the scheduler that the engine has begun to answer.
+func (a *attempt) firstContent(now time.Time) {
+	a.d.FirstToken(now)
+	a.c.p.stats.first.observe(now.Sub(a.c.arrived))
+	a.note(None, nil)
+}
+
+// progress tells how far the answer is, now and then.
+func (a *attempt) progress(now time.Time, all bool) {
+	since := now.Sub(a.began)
+	n := a.watch.tokens - a.tokens
+	if n <= 0 || !all && n < 32 && since-a.told < 250*time.Millisecond {
+		return
+	}
+	a.tokens, a.told = a.watch.tokens, since
+	a.d.Progress(n, now)
+}

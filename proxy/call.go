@@ -1,0 +1,174 @@
+package proxy
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/kv"
+	"kvasir/sched"
+)
+
+// A stage says how much of an answer the client has.
+type stage uint8
+
+const (
+	nothing  stage = iota
+	preamble       // status and headers, and comments: another engine may still go on from there
+	started        // anything that an engine said
+)
+
+// A call is one request of a client on its way. Calls are pooled: nothing of one may
+// be used after end.
+type call struct {
+	p       *Proxy
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	r       *http.Request
+	rt      route
+	dialect dialect
+	body    *body
+	f       fields
+	route   sched.Request // its Prompt keeps its memory from call to call
+	pinned  []kv.Target   // targets that the client's rank header rules out
+	arrived time.Time     // the body was complete
+	id      string        // X-Request-Id of ours, if it needs one
+
+	header http.Header // for the first engine
+	tried  int         // engines
+	fatal  int         // of those, how many failed fatally
+	why    Reason      // the last failure
+	last   answer      // what the last engine said, if it said anything
+
+	stage stage  // guarded by attempt.mu until the first content
+	held  []byte // guarded by attempt.mu: of the answer, not yet sent
+
+	code    int           // status that the client got, 0 if none
+	outcome sched.Outcome // of the last attempt
+	abort   bool          // cut the client's connection
+}
+
+// An answer is an engine's answer that was kept back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// keepHeld bounds the buffer that an idle call keeps, in bytes.
+const keepHeld = 64 << 10
+
+func (c *call) begin(p *Proxy, w http.ResponseWriter, r *http.Request, rt route, b *body) {
+	c.p, c.w, c.out, c.r, c.rt, c.dialect, c.body = p, w, http.NewResponseController(w), r, rt, dialectOf(rt.endpoint), b
+	c.arrived = time.Now()
+}
+
+// end gives the call back, and counts it.
+func (c *call) end() {
+	code := c.code
+	if code == 0 && c.outcome == sched.Cancelled {
+		code = StatusClientGone
+	}
+	c.p.stats.done(c.rt.endpoint, code, c.outcome)
+	prompt, exclude, held := c.route.Prompt, c.route.Exclude[:0], c.held[:0]
+	if cap(held) > keepHeld {
+		held = nil
+	}
+	*c = call{pinned: c.pinned[:0]}
+	prompt.Tokens = 0
+	c.route.Prompt, c.route.Exclude, c.held = prompt, exclude, held
+	calls.Put(c)
+}
+
+// refuse answers with a problem, unless the client has something already: then it
+// ends the stream with it.
+func (c *call) refuse(e problem) {
+	if c.stage != nothing {
+		c.endStream(e, 0)
+		return
+	}
+	c.code = e.status
+	c.p.refuse(c.w, c.dialect, e)
+}
+
+// serve routes the request, and again as long as engines fail it and the client has
+// nothing that would have to be taken back.
+func (c *call) serve() {
+	for {
+		began := time.Now()
+		d, err := c.p.sched.Route(&c.route, began)
+		if err != nil {
+			c.giveUp(err)
+			return
+		}
+		if c.tried++; c.tried == 1 {
+			c.p.stats.overhead.observe(time.Since(c.arrived))
+			c.header = c.upstreamHeader()
+		}
+		c.why = c.try(d, time.Since(began))
+		if c.why == None {
+			return
+		}
+		c.exclude(d)
+		if c.why.fatal() {
+			c.fatal++
+		}
+		if c.tried >= c.p.cfg.Attempts || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
+			c.giveUp(nil)
+			return
+		}
+		c.p.stats.retried(c.why)
+	}
+}
+
+// exclude rules out what has failed: the whole engine, if it can't be reached, else
+// the rank that had the request.
+func (c *call) exclude(d *sched.Decision) {
+	if c.why == Overloaded || c.why == ServerError {
+		c.route.Exclude = append(c.route.Exclude, d.Target)
+		return
+	}
+	c.route.Exclude = append(c.route.Exclude, d.Replica.Targets...)
+}
+
+// giveUp answers a request that no engine serves: with what the last one said, if
+// it said anything, else with a problem. err is why there is no other engine.
+func (c *call) giveUp(err error) {
+	switch {
+	case c.tried == 0:
+		c.refuse(routeProblem(err))
+	case c.stage == nothing && c.last.status != 0:
+		c.replay()
+	default:
+		c.refuse(engineProblem(c.why))
+	}
+}
+
+// replay passes on the answer that was kept back.
+func (c *call) replay() {
+	h := c.w.Header()
+	clientHeader(h, c.last.header)
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // none of ours
+	}
+	c.code = c.last.status
+	c.w.WriteHeader(c.last.status)
+	c.w.Write(c.last.body)
+}
+
+// note passes the state of an engine on to whoever keeps its health.
+func (p *Proxy) note(r *fleet.Replica, why Reason, err error) {
+	if why == None {
+		if p.hooks.Succeeded != nil {
+			p.hooks.Succeeded(r)
+		}
+		return
+	}
+	p.stats.failed(why)
+	if p.hooks.Failed != nil {
+		p.hooks.Failed(r, why, err)
+	}
+}

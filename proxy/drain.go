@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"kvasir/fleet"
+	"kvasir/sched"
+)
+
+// A door counts who is inside, and can be closed.
+type door struct {
+	mu     sync.Mutex
+	inside int           // guarded by mu
+	shut   bool          // guarded by mu
+	empty  chan struct{} // guarded by mu; made by close, closed when nobody is inside
+}
+
+// enter reports whether the door is open; then leave must follow.
+func (d *door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shut {
+		return false
+	}
+	d.inside++
+	return true
+}
+
+func (d *door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.inside--; d.inside == 0 && d.shut {
+		close(d.empty)
+	}
+}
+
+// close shuts the door, once, and returns what is closed when nobody is inside.
+func (d *door) close() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.shut {
+		d.shut, d.empty = true, make(chan struct{})
+		if d.inside == 0 {
+			close(d.empty)
+		}
+	}
+	return d.empty
+}
+
+func (d *door) isShut() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shut
+}
+
+func (d *door) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.inside
+}
+
+// Drain refuses new requests, 503 with Retry-After, makes /ready say 503, and
+// returns when the open ones have ended, or with ctx's error. It can't be undone.
+func (p *Proxy) Drain(ctx context.Context) error {
+	select {
+	case <-p.door.close():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// attempts are those on their way, so that a replica that is taken out of the fleet
+// lets go of those that wait for it.
+type attempts struct {
+	mu   sync.Mutex
+	head *attempt // guarded by mu, as are prev and next of every attempt in the list
+}
+
+func (l *attempts) add(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.next = l.head; a.next != nil {
+		a.next.prev = a
+	}
+	l.head = a
+}
+
+func (l *attempts) remove(a *attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.next != nil {
+		a.next.prev = a.prev
+	}
+	if a.prev != nil {
+		a.prev.next = a.next
+	} else {
+		l.head = a.next
+	}
+}
+
+// Gone ends every attempt on the replica that has no content yet, so that other
+// engines get the requests; streams that flow go on. Call it when a replica was
+// taken out of the fleet, not when it merely looks down: an engine that is busy
+// with long prompts may not answer its health checks.
+func (p *Proxy) Gone(replica int) {
+	p.open.mu.Lock()
+	defer p.open.mu.Unlock()
+	for a := p.open.head; a != nil; a = a.next {
+		if a.d.Replica.ID != replica {
+			continue
+		}
+		a.mu.Lock()
+		if !a.flows && !a.over {
+			a.cancel(errGone)
+		}
+		a.mu.Unlock()
+	}
+}
+
+// serveHealth answers /health, which says that this process is alive, and /ready,
+// which says that it takes requests and has an engine for them.
+func (p *Proxy) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/health" {
+		p.stats.done(Health, http.StatusOK, sched.Open)
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	e := errBusy
+	switch {
+	case p.door.isShut():
+		e.code, e.message = "draining", "this router is shutting down"
+	case !p.anyUp():
+		e.message = "no engine is up"
+	default:
+		p.stats.done(Health, http.StatusOK, sched.Open)
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	p.stats.done(Health, e.status, sched.Open)
+	p.refuse(w, openAI, e)
+}
+
+func (p *Proxy) anyUp() bool {
+	for _, r := range p.fleet.Snapshot().Replicas {
+		if r.State == fleet.Up {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// hopByHop are the headers of one connection; RFC 9110, section 7.6.1. Content-Length
+// belongs to the message, but net/http writes it.
+var hopByHop = [...]string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// dropHop deletes from h what must not go further.
+func dropHop(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = textproto.TrimString(name); name != "" {
+				h.Del(name)
+			}
+		}
+	}
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+}
+
+// upstreamHeader returns what an engine gets of the client's headers. The lists of
+// values are shared with the request: they may be replaced, not written to.
+func (c *call) upstreamHeader() http.Header {
+	r, cfg := c.r, &c.p.cfg
+	h := make(http.Header, len(r.Header)+3)
+	for k, v := range r.Header {
+		h[k] = v
+	}
+	dropHop(h)
+	delete(h, "Content-Length")
+	delete(h, "Expect") // the body is here already
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = nil // or net/http would add its own
+	}
+	if cfg.ForwardedFor {
+		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+			if prior, ok := h["X-Forwarded-For"]; ok && len(prior) > 0 {
+				host = strings.Join(prior, ", ") + ", " + host
+			}
+			h["X-Forwarded-For"] = []string{host}
+		}
+	}
+	if cfg.RequestID && h.Get("X-Request-Id") == "" {
+		if c.id == "" {
+			c.id = rand.Text()
+		}
+		h["X-Request-Id"] = []string{c.id}
+	}
+	// net/http sends a POST again, on another connection, if the one that it had
+	// kept turns out dead; but only with this entry, which it does not write.
+	if _, ok := h["Idempotency-Key"]; !ok {
+		h["Idempotency-Key"] = nil
+	}
+	return h
+}
+
+// clientHeader copies what the client gets of an engine's headers.
+func clientHeader(dst, src http.Header) {
+	if _, ok := src["Connection"]; ok {
+		src = src.Clone()
+		dropHop(src)
+	}
+next:
+	for k, v := range src {
+		for _, name := range hopByHop {
+			if k == name {
+				continue next
+			}
+		}
+		dst[k] = v
+	}
+}

@@ -1,0 +1,181 @@
+// Package proxy is the front door: it takes OpenAI's (and Anthropic's) HTTP
+// requests, has sched decide which engine serves each, and passes bytes, the same
+// bytes, in both directions.
+//
+// One request, top to bottom:
+//
+//	ServeHTTP   path and method (paths.go), drain (drain.go)
+//	readBody    once, bounded (body.go)
+//	readFields  model, stream, session: in place, without decoding (request.go, scan.go)
+//	prepare     token ids, if they can be had in time (prepare.go)
+//	serve       Route, try, and again elsewhere as long as the client has nothing (call.go)
+//	attempt     one engine: send, hold back, forward, watch (attempt.go, relay.go)
+//	watcher     what the answer says, read on the side (watch.go, sse.go, answer.go)
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/sched"
+	"kvasir/token"
+)
+
+// Parts are what New joins. Fleet and Sched are needed.
+type Parts struct {
+	Fleet *fleet.Table
+	Sched *sched.Scheduler
+	Token token.Source // nil: every request is routed by load
+
+	// Transport carries requests to engines. nil: one of the proxy's own. A
+	// round trip must close the request's body, also when it fails.
+	Transport http.RoundTripper
+
+	Hooks Hooks
+}
+
+// Hooks are told what has happened, by the goroutine of the request. A nil func is
+// off.
+type Hooks struct {
+	// Succeeded: the engine answers, with content.
+	Succeeded func(r *fleet.Replica)
+	// Failed: it doesn't. Overloaded and Aborting come from an engine that is
+	// alive. err is nil where its answer says it all.
+	Failed func(r *fleet.Replica, why Reason, err error)
+}
+
+// A Proxy is the http.Handler of the front door.
+type Proxy struct {
+	cfg       Config
+	fleet     *fleet.Table
+	sched     *sched.Scheduler
+	source    token.Source
+	transport http.RoundTripper
+	hooks     Hooks
+	started   time.Time
+
+	door  door
+	stats counters
+	open  attempts
+}
+
+// New returns a Proxy. cfg must be valid.
+func New(cfg Config, parts Parts) (*Proxy, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if parts.Fleet == nil || parts.Sched == nil {
+		return nil, errors.New("proxy: Parts.Fleet and Parts.Sched are needed")
+	}
+	p := &Proxy{
+		cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token,
+		transport: parts.Transport, hooks: parts.Hooks, started: time.Now(),
+	}
+	if p.transport == nil {
+		p.transport = Transport(cfg)
+	}
+	return p, nil
+}
+
+// Transport returns what a Proxy of this configuration uses to reach engines:
+// HTTP/1.1 with connections kept for all engines, no compression, no proxies.
+func Transport(cfg Config) *http.Transport {
+	dialer := net.Dialer{Timeout: cfg.Dial, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: max(2*cfg.Dial, 5*time.Second),
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 4096,
+		IdleConnTimeout:     cfg.IdleConn,
+		WriteBufferSize:     8 << 10, // head and body of most requests in one write
+		ReadBufferSize:      8 << 10,
+		Protocols:           http1(),
+	}
+}
+
+func http1() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	return &p
+}
+
+// ServeHTTP serves one request of a client.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rt, ok := p.lookup(r.URL.Path)
+	d := dialectOf(rt.endpoint)
+	switch allow, methodOK := rt.allowed(r.Method); {
+	case !ok:
+		p.stats.done(rt.endpoint, http.StatusNotFound, sched.Open)
+		p.refuse(w, d, problem{status: http.StatusNotFound, typ: "invalid_request_error", code: "unknown_url", message: fmt.Sprintf("no such path: %s %s", r.Method, clip(r.URL.Path, 200))})
+	case !methodOK:
+		w.Header().Set("Allow", allow)
+		p.stats.done(rt.endpoint, http.StatusMethodNotAllowed, sched.Open)
+		p.refuse(w, d, problem{status: http.StatusMethodNotAllowed, typ: "invalid_request_error", code: "method_not_allowed", message: fmt.Sprintf("%s %s: want %s", clip(r.Method, 20), clip(r.URL.Path, 200), allow)})
+	case rt.endpoint == Health:
+		p.serveHealth(w, r)
+	case rt.endpoint == Models:
+		p.serveModels(w, r)
+	default:
+		p.pass(w, r, rt)
+	}
+}
+
+// pass takes a request to an engine.
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
+	d := dialectOf(rt.endpoint)
+	if !p.door.enter() {
+		w.Header().Set("Connection", "close")
+		p.stats.done(rt.endpoint, http.StatusServiceUnavailable, sched.Open)
+		e := errBusy
+		e.code, e.message = "draining", "this router is shutting down: try again, on another connection"
+		p.refuse(w, d, e)
+		return
+	}
+	defer p.door.leave()
+
+	b, err := readBody(r, p.cfg.MaxBody)
+	if err != nil {
+		p.badBody(w, r, rt, err)
+		return
+	}
+	defer b.release()
+	c := calls.Get().(*call)
+	c.begin(p, w, r, rt, b)
+	defer c.end()
+	if e := c.read(); e != nil {
+		c.refuse(*e)
+		return
+	}
+	c.prepare()
+	c.serve()
+	if c.abort {
+		panic(http.ErrAbortHandler) // net/http cuts the connection, and logs nothing
+	}
+}
+
+// badBody answers a request whose body can't be read.
+func (p *Proxy) badBody(w http.ResponseWriter, r *http.Request, rt route, err error) {
+	e := problem{status: http.StatusBadRequest, typ: "invalid_request_error", code: "bad_body", message: "the request's body can't be read: " + err.Error()}
+	outcome := sched.Open
+	switch {
+	case errors.Is(err, errTooLarge):
+		e.status, e.code = http.StatusRequestEntityTooLarge, "request_too_large"
+		e.message = fmt.Sprintf("the request's body is larger than %d bytes, the limit here", p.cfg.MaxBody)
+		w.Header().Set("Connection", "close") // the rest of it is not read
+	case r.Context().Err() != nil:
+		outcome = sched.Cancelled
+	}
+	p.stats.done(rt.endpoint, e.status, outcome)
+	p.refuse(w, dialectOf(rt.endpoint), e)
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}

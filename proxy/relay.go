@@ -1,0 +1,438 @@
+package proxy
+
+import (
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"kvasir/sched"
+)
+
+// chunks are the buffers that answers pass through.
+var chunks = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+
+// maxKept bounds an answer that is kept back because another engine may do better,
+// in bytes.
+const maxKept = 64 << 10
+
+// relay passes an engine's answer on to the client.
+func (a *attempt) relay() (Reason, sched.Outcome) {
+	resp, c := a.resp, a.c
+	buf := chunks.Get().(*[16 << 10]byte)
+	defer chunks.Put(buf)
+
+	why := c.p.reasonOfStatus(resp.StatusCode, c.rt)
+	typ, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case c.stage != nothing && (resp.StatusCode != http.StatusOK || typ != "text/event-stream"):
+		// The client has the status and headers of a stream that died before its
+		// first content, and this engine refuses to go on: there is no third way.
+		if why == None {
+			why = ServerError
+		}
+		a.note(why, nil)
+		return why, sched.Failed
+	case why != None:
+		return a.keep(buf[:], why)
+	case resp.StatusCode == http.StatusOK && typ == "text/event-stream":
+		return a.relayStream(buf[:])
+	case resp.StatusCode == http.StatusOK && typ == "application/json" && c.rt.generate:
+		return a.relayWhole(buf[:])
+	}
+	return a.relayRaw(buf[:])
+}
+
+// keep keeps an answer that asks for another engine: the client gets it only if
+// there is none.
+func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
+	c := a.c
+	c.held = c.held[:0]
+	for {
+		n, err := a.resp.Body.Read(buf)
+		c.held = append(c.held, buf[:n]...)
+		switch {
+		case err == io.EOF:
+			c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+			a.note(why, nil)
+			return why, sched.Failed
+		case err != nil:
+			return a.broke(err)
+		case len(c.held) > maxKept: // too much to keep: then this is the answer
+			a.note(why, nil)
+			return a.relayRaw(buf)
+		}
+	}
+}
+
+// relayStream passes on a stream of events. It holds the answer back until the first
+// content, see release; from there on, every read is one flushed write.
+func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
+	c := a.c
+	a.watch = newWatcher()
+	c.held = c.held[:0]
+	a.mu.Lock()
+	a.stream = true
+	a.mu.Unlock()
+	a.clock.Reset(min(c.p.cfg.HoldFor, time.Until(a.limit)))
+	for {
+		n, err := a.resp.Body.Read(buf)
+		now := time.Now()
+		a.moved.Store(int64(now.Sub(a.began)))
+		if n > 0 {
+			a.watch.events.feed(buf[:n])
+			if werr := a.pass(buf[:n], now); werr != nil {
+				return None, sched.Cancelled
+			}
+		}
+		if err != nil {
+			return a.endOfStream(err, now)
+		}
+		if !a.flows && c.stage != started && a.watch.trouble() != None {
+			return a.endOfStream(nil, now)
+		}
+	}
+}
+
+// pass sends p, or holds it back until there is content.
+func (a *attempt) pass(p []byte, now time.Time) error {
+	c := a.c
+	if a.flows {
+		a.progress(now, false)
+		return a.write(p)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.held = append(c.held, p...)
+	if len(c.held) > c.p.cfg.HoldBytes {
+		a.released = true
+	}
+	switch {
+	case a.watch.content:
+		a.flows, a.released = true, true
+		a.firstContent(now)
+		a.progress(now, false)
+		a.clock.Reset(c.p.cfg.Idle)
+		a.head()
+		c.stage = started
+	case !a.released:
+		return nil
+	case a.watch.trouble() != None && c.stage != started:
+		return nil // for another engine, or for endOfStream to pass on
+	default:
+		return a.sendHeld()
+	}
+	err := a.write(c.held)
+	c.held = c.held[:0]
+	return err
+}
+
+// release sends what was held back long enough; the caller holds mu. Comments (keep
+// alives) commit to no engine: after them another one may still take the request.
+func (a *attempt) release() {
+	a.released = true
+	a.sendHeld() // an error shows in the handler's next write, or cancels its context
+}
+
+// sendHeld sends the head and what is held; the caller holds mu.
+func (a *attempt) sendHeld() error {
+	c := a.c
+	a.head()
+	if a.watch.seen == 0 {
+		c.stage = max(c.stage, preamble)
+		if !a.watch.events.between() {
+			return c.out.Flush() // the start of an event: wait for the rest of it
+		}
+	} else {
+		c.stage = started
+	}
+	err := a.write(c.held)
+	c.held = c.held[:0]
+	return err
+}
+
+// write sends p at once.
+func (a *attempt) write(p []byte) error {
+	a.writing.Store(true)
+	_, err := a.c.w.Write(p)
+	if err == nil {
+		err = a.c.out.Flush()
+	}
+	a.writing.Store(false)
+	return err
+}
+
+// endOfStream ends a stream, whole or not. err is io.EOF, or what broke it, or nil if
+// the engine itself gave up before any content.
+func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) {
+	c := a.c
+	a.mu.Lock()
+	a.over = true // from here on the client is ours alone
+	a.mu.Unlock()
+	w := a.watch
+	w.settle()
+	a.progress(now, true)
+	a.served()
+	if c.r.Context().Err() != nil {
+		return None, sched.Cancelled
+	}
+	why := w.trouble()
+	switch {
+	case why != None:
+	case err != io.EOF && err != nil:
+		why = reasonOf(a.ctx, err)
+	case w.seen == 0 && !w.done:
+		why = Broken // 200, and then nothing at all
+	}
+	if why != None {
+		a.note(why, err)
+	}
+	switch {
+	case c.stage != started && why != None: // another engine may
+		if err == nil || err == io.EOF {
+			a.keepStream(err)
+		}
+		return why, sched.Failed
+	case err != io.EOF && err != nil:
+		e := engineProblem(why)
+		c.endStream(e, w.seen)
+		if !w.events.between() {
+			c.abort = true
+		}
+		return None, sched.Failed
+	}
+	if c.stage != started { // complete, with nothing to say
+		a.d.FirstToken(now)
+		a.head()
+		c.stage = started
+	}
+	if len(c.held) > 0 && a.write(c.held) != nil {
+		return None, sched.Cancelled
+	}
+	c.held = c.held[:0]
+	a.trailer()
+	if why != None { // the engine's own error event, in its own words
+		return None, sched.Failed
+	}
+	a.note(None, nil)
+	return None, sched.Completed
+}
+
+// keepStream keeps a stream without content for the case that there is no other
+// engine: all of it, if it is short.
+func (a *attempt) keepStream(err error) {
+	c := a.c
+	if err == nil {
+		rest, rerr := io.ReadAll(io.LimitReader(a.resp.Body, maxKept))
+		if rerr != nil {
+			return
+		}
+		c.held = append(c.held, rest...)
+	}
+	if c.stage == nothing && len(c.held) <= 2*maxKept {
+		c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+	}
+}
+
+// endStream ends a stream that the client has the start of with an error. seq is the
+// number of events before it.
+func (c *call) endStream(e problem, seq int) {
+	c.w.Write(e.event(c.dialect, seq)) // an error here means that the client has gone
+	c.out.Flush()
+}
+
+// relayWhole passes on an answer that is one JSON document. It is held back until
+// its end, within bounds, for it may be an error, or an abort, that another engine
+// does better.
+func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
+	c := a.c
+	a.watch = newWatcher()
+	c.held = c.held[:0]
+	for {
+		n, err := a.resp.Body.Read(buf)
+		now := time.Now()
+		if n > 0 {
+			a.flow(now)
+			c.held = append(c.held, buf[:n]...)
+		}
+		if err == io.EOF {
+			a.watch.whole(c.held)
+			break
+		}
+		if err != nil {
+			return a.broke(err)
+		}
+		if len(c.held) > c.p.cfg.HoldBytes {
+			return a.relayRaw(buf)
+		}
+	}
+	if why := a.watch.trouble(); why != None {
+		c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+		a.note(why, nil)
+		return why, sched.Failed
+	}
+	a.firstContent(time.Now())
+	a.watch.settle()
+	a.progress(time.Now(), true)
+	a.served()
+	a.head()
+	if _, err := c.w.Write(c.held); err != nil {
+		return None, sched.Cancelled
+	}
+	a.trailer()
+	return None, sched.Completed
+}
+
+// flow turns the clock from the wait for the first byte to the wait for the next.
+func (a *attempt) flow(now time.Time) {
+	a.moved.Store(int64(now.Sub(a.began)))
+	if a.flows {
+		return
+	}
+	a.mu.Lock()
+	a.flows = true
+	a.mu.Unlock()
+	a.clock.Reset(a.c.p.cfg.Idle)
+}
+
+// relayRaw passes on what is neither a stream of events nor an answer to wait for:
+// errors of the client's, lists, audio, and answers that are long. What is held
+// already goes first.
+func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
+	c := a.c
+	good := a.resp.StatusCode < 300
+	var tail []byte // of an answer that was too long to be read whole
+	if a.watch != nil {
+		tail = append(tail, c.held[max(0, len(c.held)-maxTail):]...)
+		a.firstContent(time.Now())
+	}
+	a.head()
+	c.stage = started
+	if a.resp.ContentLength < 0 {
+		c.out.Flush() // the headers, for there may be nothing for long
+	}
+	first := a.watch == nil
+	err := a.writeRaw(c.held)
+	c.held = c.held[:0]
+	for err == nil {
+		var n int
+		n, err = a.resp.Body.Read(buf)
+		if n > 0 {
+			now := time.Now()
+			a.flow(now)
+			if first && good {
+				first = false
+				a.firstContent(now)
+			}
+			if a.watch != nil {
+				tail = keepTail(tail, buf[:n])
+			}
+			if werr := a.writeRaw(buf[:n]); werr != nil {
+				return None, sched.Cancelled
+			}
+		}
+	}
+	switch {
+	case c.r.Context().Err() != nil:
+		return None, sched.Cancelled
+	case err != io.EOF:
+		a.note(reasonOf(a.ctx, err), err)
+		c.abort = true
+		return None, sched.Failed
+	}
+	if a.watch != nil {
+		a.watch.usage = tailUsage(tail)
+		a.watch.settle()
+		a.progress(time.Now(), true)
+		a.served()
+	}
+	a.trailer()
+	if good {
+		a.note(None, nil)
+	}
+	return None, sched.Completed
+}
+
+// maxTail is how much of the end of a long answer is searched for its usage.
+const maxTail = 4 << 10
+
+func keepTail(tail, p []byte) []byte {
+	if len(p) >= maxTail {
+		return append(tail[:0], p[len(p)-maxTail:]...)
+	}
+	if drop := len(tail) + len(p) - maxTail; drop > 0 {
+		tail = append(tail[:0], tail[drop:]...)
+	}
+	return append(tail, p...)
+}
+
+// writeRaw sends p, at once if the answer's length is unknown.
+func (a *attempt) writeRaw(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if a.resp.ContentLength < 0 {
+		return a.write(p)
+	}
+	a.writing.Store(true)
+	_, err := a.c.w.Write(p)
+	a.writing.Store(false)
+	return err
+}
+
+// head sends status and headers, unless an earlier engine's have been sent.
+func (a *attempt) head() {
+	c := a.c
+	if c.stage != nothing || c.code != 0 {
+		return
+	}
+	h := c.w.Header()
+	clientHeader(h, a.resp.Header)
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // or net/http would guess one
+	}
+	for name := range a.resp.Trailer {
+		h.Add("Trailer", name)
+		a.trailers++
+	}
+	a.explain(h)
+	c.code = a.resp.StatusCode
+	c.w.WriteHeader(a.resp.StatusCode)
+}
+
+// explain adds what was decided.
+func (a *attempt) explain(h http.Header) {
+	if !a.c.p.cfg.Explain {
+		return
+	}
+	h["X-Kvasir-Replica"] = []string{a.d.Replica.Name}
+	if a.d.Tokens > 0 {
+		b := make([]byte, 0, 24)
+		b = strconv.AppendInt(b, int64(a.d.Cached()), 10)
+		b = append(b, '/')
+		b = strconv.AppendInt(b, int64(a.d.Tokens), 10)
+		h["X-Kvasir-Cached-Tokens"] = []string{string(b)}
+	}
+	h["X-Kvasir-Decision-Us"] = []string{strconv.FormatInt(a.took.Microseconds(), 10)}
+}
+
+// trailer sends the engine's trailers, after the body.
+func (a *attempt) trailer() {
+	h := a.c.w.Header()
+	announced := a.trailers == len(a.resp.Trailer)
+	for name, values := range a.resp.Trailer {
+		if !announced {
+			name = http.TrailerPrefix + name
+		}
+		h[name] = values
+	}
+}
+
+// served tells what the engine says that it had cached, if it says so.
+func (a *attempt) served() {
+	if u := &a.watch.usage; u.hasPrompt && u.hasCached {
+		a.d.Served(u.prompt, u.cached)
+	}
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"bytes"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+)
+
+// maxSession bounds a session key, in bytes: longer ones are cut.
+const maxSession = 256
+
+// maxModel bounds a model's name, in bytes.
+const maxModel = 1024
+
+// fields is what is read of a request's body.
+type fields struct {
+	model    string
+	hasModel bool // a string was there, even if empty
+	stream   bool
+	output   int    // tokens that the client allows, over all choices; 0: not said
+	session  string // "field=value", see session
+}
+
+// sessionRank orders the places that a session key may come from; the lower wins.
+var sessionNames = [...]string{"session_id", "metadata.user_id", "prompt_cache_key", "user"}
+
+// readFields reads the fields of a JSON object. Where a name occurs twice the last
+// one wins, as in Python's json. It is an error if body isn't one JSON object;
+// a field of the wrong type counts as absent: the engine knows better words for
+// it. asObject is false if the document is no object.
+func readFields(body []byte) (f fields, asObject bool, err error) {
+	c := cursor{b: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))}
+	if !c.open('{') {
+		c.skip()
+		c.end()
+		return f, false, c.Err()
+	}
+	var maxTokens, maxCompletion, maxOutput, n int
+	var session [len(sessionNames)][]byte
+	for m := 0; c.more('}', &m); {
+		switch string(c.key()) {
+		case "model":
+			raw := c.text()
+			f.model, f.hasModel = "", raw != nil
+			if len(raw) <= maxModel {
+				f.model = unescape(raw)
+			} else {
+				f.model = string(raw[:maxModel]) + "…"
+			}
+		case "stream":
+			f.stream = c.is("true")
+		case "max_tokens":
+			maxTokens, _ = c.number()
+		case "max_completion_tokens":
+			maxCompletion, _ = c.number()
+		case "max_output_tokens":
+			maxOutput, _ = c.number()
+		case "n":
+			n, _ = c.number()
+		case sessionNames[0]:
+			session[0] = c.text()
+		case "metadata":
+			session[1] = userID(&c)
+		case sessionNames[2]:
+			session[2] = c.text()
+		case sessionNames[3]:
+			session[3] = c.text()
+		default:
+			c.skip()
+		}
+	}
+	c.end()
+	if c.err != "" {
+		return f, true, c.Err()
+	}
+	for _, x := range [...]int{maxCompletion, maxTokens, maxOutput} {
+		if x > 0 {
+			f.output = min(x, 1<<30) * min(max(n, 1), 128)
+			break
+		}
+	}
+	for i, raw := range session {
+		if len(raw) > 0 {
+			f.session = sessionKey(sessionNames[i], unescape(raw[:min(len(raw), maxSession)]))
+			break
+		}
+	}
+	return f, true, nil
+}
+
+// userID reads metadata.user_id, which Anthropic's clients fill with user and session.
+func userID(c *cursor) (id []byte) {
+	if !c.open('{') {
+		c.skip()
+		return nil
+	}
+	for m := 0; c.more('}', &m); {
+		if string(c.key()) == "user_id" {
+			id = c.text()
+		} else {
+			c.skip()
+		}
+	}
+	return id
+}
+
+// sessionKey names a session after where its key was found, so that a receipt
+// shows it.
+func sessionKey(from, value string) string {
+	if len(value) > maxSession {
+		value = value[:maxSession]
+	}
+	return from + "=" + value
+}
+
+// formModel finds the field "model" of a multipart form (audio endpoints).
+func formModel(h http.Header, body []byte) (string, bool) {
+	typ, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || typ != "multipart/form-data" || params["boundary"] == "" {
+		return "", false
+	}
+	form := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for range 64 {
+		part, err := form.NextRawPart()
+		if err != nil {
+			return "", false
+		}
+		if part.FormName() == "model" {
+			b := make([]byte, maxModel)
+			n, _ := part.Read(b)
+			return strings.TrimSpace(string(b[:n])), n > 0
+		}
+	}
+	return "", false
+}
