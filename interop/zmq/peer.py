@@ -9,7 +9,7 @@ socket monitor go out as "event NAME". Commands:
     hello TEXT        pub: publish [topic, "hello", TEXT]
     burst N SIZES     pub: N messages [topic, seq u64 BE, payload, crc32 u32 BE], sizes taken in turn from a,b,c
     count N           sub: receive until N numbered messages came; check order and crc; answer "counted N bad=B"
-    take              sub: receive one message, answer "took" and its frames in hex
+    take              sub: receive one message, answer "took" and its frames in hex (long ones: their length)
     ask N             dealer, req: send a request for N batches, receive all, answer "replied N bad=B"
     quit
 A router serves requests [id, "", n u64 BE] by itself, like vLLM's replay: n batches, then the end marker.
@@ -95,7 +95,7 @@ for line in sys.stdin:
             sock.send_multipart([topic] + numbered(i, sizes[i % len(sizes)]))
         say("sent", args[0])
     elif cmd == "take":
-        say("took", *(f.hex() or "-" for f in sock.recv_multipart()))
+        say("took", *(f"{len(f)}*" if len(f) > 100 else f.hex() or "-" for f in sock.recv_multipart()))
     elif cmd == "count":
         n, seq, bad = int(args[0]), 0, 0
         while seq < n:

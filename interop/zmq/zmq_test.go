@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -345,4 +346,91 @@ func TestIncompatible(t *testing.T) {
 	defer s.Close()
 	s.Connect(p.at)
 	t.Log(await(t, errs, "the refusal"))
+}
+
+// A Dealer that waits between two replays keeps its connection, with heartbeats from both sides.
+func TestDealerIdle(t *testing.T) {
+	p := start(t, "router", "bind", "tcp://127.0.0.1:*", "ivl=200", "timeout=600", "ttl=600")
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	d, err := zmtp.DialDealer(ctx, zmtp.Config{Heartbeat: 200 * time.Millisecond}, p.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for range 2 {
+		d.Send(nil, binary.BigEndian.AppendUint64(nil, 0))
+		if f, err := d.Recv(ctx); err != nil || len(f) != 4 {
+			t.Fatalf("%q %v", f, err)
+		}
+		time.Sleep(3 * time.Second)
+	}
+	if n := p.disconnects.Load(); n > 0 {
+		t.Fatalf("libzmq dropped us %d times", n)
+	}
+}
+
+// Our publisher goes and comes back on its port: libzmq's SUB dials and subscribes again.
+func TestOurRestart(t *testing.T) {
+	at := "tcp://127.0.0.1:0"
+	var p *peer
+	for life := range 3 {
+		subscribed := make(chan string, 10)
+		pub, err := zmtp.NewPub(zmtp.PubConfig{Subscribed: func(_ *zmtp.Peer, topic string, on bool) { subscribed <- topic }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, err = pub.Bind(at); err != nil {
+			t.Fatal(err)
+		}
+		if p == nil {
+			p = start(t, "sub", "connect", at)
+		}
+		p.tell("take") // libzmq subscribes again only when its thread calls in
+		await(t, subscribed, "the subscription")
+		pub.Send([]byte("kv-events"), []byte{byte(life)})
+		if got := p.want("took "); got != fmt.Sprintf("6b762d6576656e7473 %02x", life) {
+			t.Fatal(got)
+		}
+		pub.Close()
+	}
+}
+
+// A stopped subscriber makes us drop at the queue's limit; Send never blocks, and after
+// it goes on, so do we, on the same connection.
+func TestStoppedSubscriber(t *testing.T) {
+	subscribed, down := make(chan bool, 10), make(chan error, 10)
+	pub, err := zmtp.NewPub(zmtp.PubConfig{Config: zmtp.Config{QueueLen: 100, Heartbeat: -1},
+		Subscribed:   func(*zmtp.Peer, string, bool) { subscribed <- true },
+		Disconnected: func(_ *zmtp.Peer, err error) { down <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pub.Close()
+	at, err := pub.Bind("tcp://127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "sub", "connect", at, "rcvhwm=0")
+	await(t, subscribed, "the subscription")
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	sent := 0
+	for ; pub.Dropped() < 50; sent++ { // what the kernel takes comes on top of the queue
+		if sent > 100_000 {
+			t.Fatal("6 GB sent to a stopped process, and nothing dropped")
+		}
+		pub.Send(numbered("kv-events", uint64(sent), 64<<10)...)
+	}
+	t.Logf("%d messages of 64 KB sent, %d dropped", sent, pub.Dropped())
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	kept := sent - int(pub.Dropped()) // drops need not be the last ones, so order is not checked
+	for range kept {
+		p.tell("take")
+		if got := p.want("took "); !strings.Contains(got, " 65536* ") {
+			t.Fatalf("took %s", got)
+		}
+	}
+	if len(down) > 0 {
+		t.Fatal(<-down)
+	}
 }
