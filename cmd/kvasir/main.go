@@ -1,0 +1,72 @@
+// Command kvasir is a KV-aware request router for fleets of LLM engines, and the
+// tools around it. One file per verb; wiring only.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// A cli has one field per verb; kong makes the command line of it.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"The router: an OpenAI-compatible front door that sends each request to the engine that holds its prefix."`
+	Demo    demoCmd    `cmd:"" help:"Modelled engines, the router and a recorded workload in one process: what to run first."`
+	Engine  engineCmd  `cmd:"" help:"A modelled engine that speaks vLLM's HTTP and KV events, for tests and demos without a GPU."`
+	Replay  replayCmd  `cmd:"" help:"A load client that plays a trace against any OpenAI endpoint."`
+	Check   checkCmd   `cmd:"" help:"The effective configuration and what the engines say, with what is wrong and how to mend it."`
+	Version versionCmd `cmd:"" help:"The version of this binary."`
+}
+
+func main() {
+	var c cli
+	parser := kong.Must(&c,
+		kong.Name("kvasir"),
+		kong.Description("Kvasir sends each LLM request to the engine replica that already holds its prefix in the KV cache, unless waiting there costs more.\n\nStart with:  kvasir demo"),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	args := os.Args[1:]
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	k, err := parser.Parse(args)
+	parser.FatalIfErrorf(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	k.BindTo(ctx, (*context.Context)(nil))
+	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "kvasir:", err)
+		os.Exit(1)
+	}
+}
+
+// version is what the build says of itself.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v, dirty := info.Main.Version, ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && (v == "" || v == "(devel)"):
+			v = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	if v == "" || v == "(devel)" {
+		return "devel"
+	}
+	if len(dirty) > 0 && len(v) == 12 {
+		v += dirty
+	}
+	return v
+}

@@ -1,0 +1,197 @@
+// Package web is the admin listener's HTTP: what the router believes of its fleet
+// and why requests went where they went, as JSON for people and programs.
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"kvasir/fleet"
+	"kvasir/kv"
+	"kvasir/sched"
+)
+
+// Parts are what the pages show. Metrics may be nil.
+type Parts struct {
+	Fleet   *fleet.Table
+	Sched   *sched.Scheduler
+	Policy  string
+	Version string
+	Blocks  func(t kv.Target) [kv.NumTiers]int // what the index has of t, by tier
+	Events  func(t kv.Target) any              // the event stream's own figures; nil: none
+	Metrics http.Handler
+	Now     func() time.Time
+}
+
+// Handler returns the admin API:
+//
+//	GET /metrics                  Prometheus text
+//	GET /v1/kvasir/fleet          replicas, ranks, trust, load
+//	GET /v1/kvasir/decisions      the latest receipts, newest first (?limit=N, ?session=S)
+//	GET /health                   the process is alive
+func Handler(p Parts) http.Handler {
+	mux := http.NewServeMux()
+	if p.Metrics != nil {
+		mux.Handle("GET /metrics", p.Metrics)
+	}
+	mux.HandleFunc("GET /v1/kvasir/fleet", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, p.fleet()) })
+	mux.HandleFunc("GET /v1/kvasir/decisions", p.decisions)
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /{$}", index)
+	return mux
+}
+
+func index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte("kvasir admin\n\n/metrics\n/v1/kvasir/fleet\n/v1/kvasir/decisions?limit=20\n/health\n"))
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	w.Write(append(b, '\n'))
+}
+
+// A Fleet is the answer of /v1/kvasir/fleet.
+type Fleet struct {
+	Version  string    `json:"version"`
+	Policy   string    `json:"policy"`
+	Models   []string  `json:"models"`
+	Replicas []Replica `json:"replicas"`
+}
+
+// A Replica is one engine.
+type Replica struct {
+	Name      string    `json:"name"`
+	URL       string    `json:"url"`
+	State     string    `json:"state"`
+	Reason    string    `json:"reason,omitempty"`
+	Since     time.Time `json:"since"`
+	Models    []Model   `json:"models"`
+	Version   string    `json:"engine_version,omitempty"`
+	BlockSize int       `json:"block_size"`
+	Blocks    int       `json:"blocks"` // of the GPU pool, per rank
+	Ranks     []Rank    `json:"ranks"`
+}
+
+// A Model is a name that a replica serves.
+type Model struct {
+	ID     string `json:"id"`
+	Parent string `json:"parent,omitempty"`
+	MaxLen int    `json:"max_model_len,omitempty"`
+}
+
+// A Rank is one target.
+type Rank struct {
+	Target int       `json:"target"`
+	Trust  string    `json:"trust"`
+	Reason string    `json:"trust_reason,omitempty"`
+	Since  time.Time `json:"trust_since"`
+
+	HeldBlocks map[string]int `json:"held_blocks"` // by tier, as the index has it
+
+	Requests     int `json:"requests"`       // admitted and not done
+	Prefilling   int `json:"prefilling"`     // of those, without a first token
+	Prefill      int `json:"prefill_tokens"` // owed
+	DecodeBlocks int `json:"decode_blocks"`
+
+	Engine *Gauge `json:"engine,omitempty"` // what the engine reports of itself
+
+	Decisions uint64 `json:"decisions"`
+	Failed    uint64 `json:"failed"`
+	Drift     Drift  `json:"drift"`
+
+	Events any `json:"events,omitempty"`
+}
+
+// A Gauge is an engine's report of itself.
+type Gauge struct {
+	Running int       `json:"running"`
+	Waiting int       `json:"waiting"`
+	KVUsage float64   `json:"kv_usage"`
+	At      time.Time `json:"at"`
+}
+
+// A Drift compares predictions with what engines reported, in prompt tokens.
+type Drift struct {
+	Compared  uint64 `json:"requests_compared"`
+	Predicted uint64 `json:"predicted_tokens"`
+	Cached    uint64 `json:"served_tokens"`
+	Over      uint64 `json:"over_tokens"`
+	Under     uint64 `json:"under_tokens"`
+	Phantoms  uint64 `json:"phantom_requests"`
+}
+
+func (p *Parts) fleet() Fleet {
+	snap := p.Fleet.Snapshot()
+	out := Fleet{Version: p.Version, Policy: p.Policy, Models: []string{}, Replicas: []Replica{}}
+	for _, g := range snap.Groups() {
+		out.Models = append(out.Models, g.Model.ID)
+	}
+	for _, r := range snap.Replicas {
+		x := Replica{
+			Name: r.Name, URL: r.URL, State: r.State.String(), Reason: r.Reason, Since: r.Since,
+			Version: r.Version, BlockSize: r.BlockSize, Blocks: r.Blocks, Models: []Model{},
+		}
+		for _, m := range r.Models {
+			x.Models = append(x.Models, Model(m))
+		}
+		for _, t := range r.Targets {
+			x.Ranks = append(x.Ranks, p.rank(t))
+		}
+		out.Replicas = append(out.Replicas, x)
+	}
+	return out
+}
+
+func (p *Parts) rank(t kv.Target) Rank {
+	st, load := p.Sched.State(t), p.Sched.Load(t, p.Now())
+	x := Rank{
+		Target: int(t), Trust: st.Trust.String(), Reason: st.Reason, Since: st.Since,
+		Requests: load.Requests, Prefilling: load.Prefilling, Prefill: load.Prefill, DecodeBlocks: load.DecodeBlocks,
+		Decisions: st.Picked, Failed: st.Failed,
+		Drift: Drift{st.Compared, st.Predicted, st.Cached, st.Over, st.Under, st.Phantoms},
+	}
+	if g := st.Gauge; !g.At.IsZero() {
+		x.Engine = &Gauge{g.Running, g.Waiting, g.KVUsage, g.At}
+	}
+	x.HeldBlocks = map[string]int{}
+	for tier, n := range p.Blocks(t) {
+		x.HeldBlocks[kv.Tier(tier).String()] = n
+	}
+	if p.Events != nil {
+		x.Events = p.Events(t)
+	}
+	return x
+}
+
+func (p *Parts) decisions(w http.ResponseWriter, r *http.Request) {
+	limit := 50
+	if s := r.URL.Query().Get("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 1_000_000 {
+			writeJSON(w, http.StatusBadRequest, map[string]string{"error": "limit: " + strconv.Quote(s) + ", want 1 to 1000000"})
+			return
+		}
+		limit = n
+	}
+	session, filter := r.URL.Query().Get("session"), r.URL.Query().Has("session")
+	out := []Decision{}
+	for _, x := range p.Sched.Receipts(nil, 0) {
+		if filter && x.Session != session {
+			continue
+		}
+		out = append(out, decision(&x))
+		if len(out) == limit {
+			break
+		}
+	}
+	writeJSON(w, 200, map[string]any{"decisions": out})
+}
