@@ -47,11 +47,12 @@ type Event struct {
 	Kind kv.Kind
 	Tier kv.Tier
 	// Stored: the blocks Request.Blocks[First:First+N] of request ID, which the
-	// event aliases in Hashes. The parent of the first is Blocks[First-1].
+	// event aliases in Hashes. Parent is Blocks[First-1], 0 if First is 0.
 	ID     uint64
 	First  int
 	N      int
 	Hashes []kv.Hash
+	Parent kv.Hash
 	// Removed: the hash of the one physical block that was taken over.
 	Hash kv.Hash
 }

@@ -287,7 +287,11 @@ func (e *Engine) dropAborted() {
 }
 
 func (e *Engine) emitStored(s *seq, first, n int) {
-	e.events = append(e.events, Event{Kind: kv.Stored, ID: s.r.ID, First: first, N: n, Hashes: s.r.Blocks[first : first+n]})
+	ev := Event{Kind: kv.Stored, ID: s.r.ID, First: first, N: n, Hashes: s.r.Blocks[first : first+n]}
+	if first > 0 {
+		ev.Parent = s.r.Blocks[first-1]
+	}
+	e.events = append(e.events, ev)
 }
 
 func (e *Engine) emitRemoved(h kv.Hash) {

@@ -5,6 +5,7 @@ import (
 
 	"kvasir/kv"
 	"kvasir/model"
+	"kvasir/sched"
 )
 
 // A request is one prompt's life. Times in seconds of virtual time.
@@ -22,7 +23,10 @@ type request struct {
 	hit     int // prompt tokens that the engine found
 	first   float64
 	done    float64
-	held    []kv.Hash // blocks booked as predicted
+
+	decision *sched.Decision // of the production core
+	believed int             // prompt tokens that the core thought were held there
+	exclude  []kv.Target     // where it failed
 }
 
 // A source yields the requests of one run.

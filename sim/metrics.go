@@ -82,6 +82,7 @@ func (m *metrics) add(q *request) {
 	}
 	m.prompt += q.Prompt
 	m.hit += q.hit
+	m.phantom += max(0, q.believed-q.hit)
 	m.output += q.Output
 	m.last = math.Max(m.last, q.done)
 	if m.byID != nil {
