@@ -4,28 +4,47 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 )
 
 // A Config names a policy and holds the settings of all of them: those of others
 // than the named one, and of the combinators that are off, have no effect. Start
 // from Defaults.
 type Config struct {
-	Name      string    `yaml:"name"`
-	Dynamo    Dynamo    `yaml:"dynamo"`
-	Marginal  Marginal  `yaml:"marginal"`
-	LeastLoad LeastLoad `yaml:"least_load"`
-	Session   Session   `yaml:"session"`
+	Name         string       `yaml:"name"`
+	Dynamo       Dynamo       `yaml:"dynamo"`
+	Marginal     Marginal     `yaml:"marginal"`
+	LeastLoad    LeastLoad    `yaml:"least_load"`
+	Session      Session      `yaml:"session"`
+	HRW          HRW          `yaml:"hrw"`
+	CHWBL        CHWBL        `yaml:"chwbl"`
+	PrefixHash   PrefixHash   `yaml:"prefix_hash"`
+	PureAffinity PureAffinity `yaml:"pure_affinity"`
+	LMetric      LMetric      `yaml:"lmetric"`
+	Weighted     Weighted     `yaml:"weighted"`
+	RayPrefix    RayPrefix    `yaml:"ray_prefix"`
+	SGLang       SGLang       `yaml:"sglang_cache_aware"`
+	LLMD         LLMD         `yaml:"llmd"`
 }
 
 // Defaults returns the settings with which every policy behaves as its original
 // does, or as package docs say where it has none.
 func Defaults() Config {
 	return Config{
-		Name:      "dynamo",
-		Dynamo:    defaultDynamo(),
-		Marginal:  defaultMarginal(),
-		LeastLoad: LeastLoad{By: "requests"},
-		Session:   Session{VirtualNodes: 100, Fallback: "least_load"},
+		Name:         "dynamo",
+		Dynamo:       defaultDynamo(),
+		Marginal:     defaultMarginal(),
+		LeastLoad:    LeastLoad{By: "requests"},
+		Session:      Session{VirtualNodes: 100, Fallback: "least_load"},
+		HRW:          HRW{Fallback: "least_load"},
+		CHWBL:        CHWBL{VirtualNodes: 100, LoadFactor: 1.25, Floor: 2, Key: "session", Fallback: "least_load"},
+		PrefixHash:   PrefixHash{Tokens: 256, LoadFactor: 1.25, Fallback: "least_load"},
+		PureAffinity: PureAffinity{Ties: "load"},
+		LMetric:      LMetric{Backlog: true},
+		Weighted:     Weighted{Alpha: 1},
+		RayPrefix:    defaultRayPrefix(),
+		SGLang:       defaultSGLang(),
+		LLMD:         defaultLLMD(),
 	}
 }
 
@@ -40,6 +59,14 @@ func (c *Config) Validate() error {
 		c.Marginal.validate,
 		c.LeastLoad.validate,
 		c.Session.validate,
+		c.HRW.validate,
+		c.CHWBL.validate,
+		c.PrefixHash.validate,
+		c.PureAffinity.validate,
+		c.Weighted.validate,
+		c.RayPrefix.validate,
+		c.SGLang.validate,
+		c.LLMD.validate,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -65,6 +92,15 @@ func checkInt(field string, v, lo, hi int) error {
 	}
 	return fmt.Errorf("%s is %d: must be between %d and %d", field, v, lo, hi)
 }
+
+func checkDuration(field string, v, lo, hi time.Duration) error {
+	if v >= lo && v <= hi {
+		return nil
+	}
+	return fmt.Errorf("%s is %v: must be between %v and %v", field, v, lo, hi)
+}
+
+var infinity = math.Inf(1)
 
 // checkName accepts one of names, and suggests the nearest otherwise.
 func checkName(field, v string, names []string) error {

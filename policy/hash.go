@@ -1,5 +1,11 @@
 package policy
 
+import (
+	"math"
+
+	"kvasir/kv"
+)
+
 // h64 mixes x: a linear step and the finaliser of splitmix64 (policies.md 2.2).
 func h64(x uint64) uint64 {
 	x = x*0x9e3779b97f4a7c15 + 0x7f4a7c15
@@ -11,5 +17,130 @@ func h64(x uint64) uint64 {
 }
 
 // rendezvous is the score of a key (hashed) at a replica: the highest score wins
-// the key.
+// the key. Adding or removing a replica moves only the keys that it wins or had.
 func rendezvous(key, identity uint64) uint64 { return h64(key ^ h64(identity)) }
+
+// highestScore returns the candidate that wins key, and writes each one's rank of
+// preference, 0 for the winner's score, as its Cost.
+func highestScore(key uint64, cands []Candidate) int {
+	best, top := 0, uint64(0)
+	for i := range cands {
+		s := rendezvous(key, identity(&cands[i]))
+		cands[i].Cost = float64(math.MaxUint64-s) / math.MaxUint64
+		if i == 0 || s > top || s == top && cands[i].Identity < cands[best].Identity {
+			best, top = i, s
+		}
+	}
+	return best
+}
+
+// HRW configures `hrw`.
+type HRW struct {
+	Fallback string `yaml:"fallback"` // policy for requests without a session key
+}
+
+func (c *HRW) validate() error { return checkName("policy.hrw.fallback", c.Fallback, plain) }
+
+// hrw keeps a session on one target by rendezvous hashing. Without a key it
+// leaves the choice to another.
+type hrw struct{ none Policy }
+
+func (p *hrw) Terms() ([]string, string) { return nil, "points" }
+
+func (p *hrw) Pick(req *Request, cands []Candidate) int {
+	if req.SessionHash == 0 {
+		return p.none.Pick(req, cands)
+	}
+	return highestScore(h64(req.SessionHash), cands)
+}
+
+func (p *hrw) Placed(req *Request, cands []Candidate, i int) {
+	if req.SessionHash == 0 {
+		placed(p.none, req, cands, i)
+	}
+}
+
+func (p *hrw) Forget(t kv.Target) { forget(p.none, t) }
+
+// PrefixHash configures `prefix_hash`.
+type PrefixHash struct {
+	// Tokens is how long a prefix is hashed, rounded down to whole blocks but
+	// at least one.
+	Tokens int `yaml:"tokens"`
+	// LoadFactor bounds the requests in flight of a target to this many times
+	// the mean; 0: no bound, and every request with the same beginning goes to
+	// the same target.
+	LoadFactor float64 `yaml:"load_factor"`
+	Fallback   string  `yaml:"fallback"` // without tokens
+}
+
+func (c *PrefixHash) validate() error {
+	if err := checkInt("policy.prefix_hash.tokens", c.Tokens, 1, 1<<20); err != nil {
+		return err
+	}
+	if c.LoadFactor != 0 {
+		if err := checkRange("policy.prefix_hash.load_factor", c.LoadFactor, 1, 100); err != nil {
+			return err
+		}
+	}
+	return checkName("policy.prefix_hash.fallback", c.Fallback, plain)
+}
+
+// prefixHash sends equal beginnings to the same target: rendezvous hashing of the
+// block hash at the end of the prefix. If the winner is over the bound, the next
+// in order of preference that isn't takes the request, which has none of a ring's
+// cascades to one neighbour. (SMG's prefix_hash: 256 tokens, factor 1.25, on a
+// ring.) It doesn't look at caches, only makes them likely.
+type prefixHash struct {
+	cfg  PrefixHash
+	none Policy
+}
+
+func (p *prefixHash) Pick(req *Request, cands []Candidate) int {
+	if len(req.Hashes) == 0 || req.BlockSize <= 0 {
+		return p.none.Pick(req, cands)
+	}
+	k := min(max(1, p.cfg.Tokens/req.BlockSize), len(req.Hashes))
+	// A hash covers all before it, so the last one is enough.
+	best := highestScore(h64(uint64(req.Hashes[k-1])), cands)
+	if p.cfg.LoadFactor == 0 {
+		return best
+	}
+	return leastCostWithin(cands, loadBound(cands, p.cfg.LoadFactor, 1), best)
+}
+
+func (p *prefixHash) Placed(req *Request, cands []Candidate, i int) {
+	if len(req.Hashes) == 0 || req.BlockSize <= 0 {
+		placed(p.none, req, cands, i)
+	}
+}
+
+func (p *prefixHash) Forget(t kv.Target) { forget(p.none, t) }
+
+// loadBound returns how many requests a target may have, the new one included:
+// ceil(factor * (all + 1) / N), but at least floor. Without the floor a big
+// fleet with little load has a bound of 1, and any second request of a session is
+// driven away (kubeai#447).
+func loadBound(cands []Candidate, factor float64, floor int) int {
+	all := 1
+	for i := range cands {
+		all += cands[i].Load.Requests
+	}
+	// Guard against 1.25*8/8 = 1.2500000000000002 and the like.
+	return max(floor, int(math.Ceil(factor*float64(all)/float64(len(cands))-1e-9)))
+}
+
+// leastCostWithin returns the cheapest candidate that has room for one more under
+// bound, or preferred if none has.
+func leastCostWithin(cands []Candidate, bound, preferred int) int {
+	best := -1
+	for i := range cands {
+		if cands[i].Load.Requests+1 <= bound && (best < 0 || cands[i].Cost < cands[best].Cost) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return preferred
+	}
+	return best
+}

@@ -5,7 +5,9 @@ import "fmt"
 // Names returns the names of all policies.
 func Names() []string {
 	return []string{
-		"dynamo", "least_load", "marginal", "random", "round_robin", "session",
+		"chwbl", "dynamo", "hrw", "least_load", "llmd_approx", "llmd_precise",
+		"lmetric", "marginal", "p2c", "prefix_hash", "pure_affinity", "random",
+		"ray_prefix", "round_robin", "session", "sglang_cache_aware", "weighted",
 	}
 }
 
@@ -21,6 +23,28 @@ func New(cfg Config, intn func(int) int) (Policy, error) {
 // build is the switch. cfg is valid.
 func build(cfg *Config, name string, intn func(int) int) Policy {
 	switch name {
+	case "chwbl":
+		return newCHWBL(cfg.CHWBL, build(cfg, cfg.CHWBL.Fallback, intn))
+	case "hrw":
+		return &hrw{build(cfg, cfg.HRW.Fallback, intn)}
+	case "llmd_approx":
+		return &llmd{cfg.LLMD, true, intn}
+	case "llmd_precise":
+		return &llmd{cfg.LLMD, cfg.LLMD.Speculative, intn}
+	case "lmetric":
+		return &lmetric{cfg.LMetric, intn}
+	case "p2c":
+		return &p2c{intn}
+	case "prefix_hash":
+		return &prefixHash{cfg.PrefixHash, build(cfg, cfg.PrefixHash.Fallback, intn)}
+	case "pure_affinity":
+		return &pureAffinity{cfg.PureAffinity, intn}
+	case "ray_prefix":
+		return newRayPrefix(cfg.RayPrefix, intn)
+	case "sglang_cache_aware":
+		return newSGLang(cfg.SGLang, intn)
+	case "weighted":
+		return &weighted{cfg: cfg.Weighted, intn: intn}
 	case "dynamo":
 		return newDynamo(cfg.Dynamo.Effective(), intn)
 	case "least_load":
@@ -60,14 +84,32 @@ func Needs(cfg Config) Need { return needs(&cfg, cfg.Name) }
 
 func needs(cfg *Config, name string) Need {
 	switch name {
+	case "chwbl":
+		return Need{Session: cfg.CHWBL.Key == "session", Tokens: cfg.CHWBL.Key == "prefix"}
 	case "dynamo":
 		return cfg.Dynamo.Effective().needs()
+	case "hrw", "session":
+		return Need{Session: true}
+	case "llmd_approx":
+		return Need{Tokens: true, Dispatch: true, Engine: true, Blocks: true}
+	case "llmd_precise":
+		return Need{Tokens: true, Events: true, Dispatch: cfg.LLMD.Speculative, Engine: true, Blocks: true}
+	case "lmetric":
+		return Need{Tokens: true, Events: true, Dispatch: cfg.LMetric.Predicted}
 	case "marginal":
-		return Need{Events: true, Tokens: true, Dispatch: true}
-	case "session":
-		n := needs(cfg, cfg.Session.Fallback)
-		n.Session = true
-		return n
+		return Need{Tokens: true, Events: true, Dispatch: true}
+	case "prefix_hash":
+		return Need{Tokens: true}
+	case "pure_affinity":
+		return Need{Tokens: true, Events: true, Dispatch: cfg.PureAffinity.Predicted}
+	case "ray_prefix":
+		text := cfg.RayPrefix.Match == "text"
+		return Need{Text: text, Tokens: !text, Dispatch: !text}
+	case "sglang_cache_aware":
+		text := cfg.SGLang.Match == "text"
+		return Need{Text: text, Tokens: !text, Dispatch: !text, Events: cfg.SGLang.Match == "events", Engine: cfg.SGLang.BalanceUsage < 1 || cfg.SGLang.OverloadUsage < 1}
+	case "weighted":
+		return Need{Tokens: true, Events: true, Dispatch: true, Engine: true, Blocks: true}
 	}
 	return Need{}
 }

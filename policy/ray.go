@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"time"
+
+	"kvasir/kv"
+)
+
+// RayPrefix configures `ray_prefix`.
+type RayPrefix struct {
+	// Imbalance is the difference between the longest and the shortest queue
+	// above which the match is ignored; -1: never (Ray's default since
+	// 2025-12, before that 10).
+	Imbalance      int           `yaml:"imbalanced_threshold"`
+	MatchRate      float64       `yaml:"match_rate_threshold"` // share of the prompt that must match
+	Evict          bool          `yaml:"do_eviction"`          // Ray's default is false, with which the tree grows for ever
+	EvictThreshold int           `yaml:"eviction_threshold_chars"`
+	EvictTarget    int           `yaml:"eviction_target_chars"`
+	EvictInterval  time.Duration `yaml:"eviction_interval"`
+	Match          string        `yaml:"match"` // "text": its own tree, and the index without text; "index"
+}
+
+func defaultRayPrefix() RayPrefix {
+	return RayPrefix{Imbalance: -1, MatchRate: .1, Evict: true, EvictThreshold: 400000, EvictTarget: 360000, EvictInterval: 10 * time.Second, Match: "text"}
+}
+
+func (c *RayPrefix) validate() error {
+	if err := checkInt("policy.ray_prefix.imbalanced_threshold", c.Imbalance, -1, 1<<30); err != nil {
+		return err
+	}
+	if err := checkRange("policy.ray_prefix.match_rate_threshold", c.MatchRate, 0, 1); err != nil {
+		return err
+	}
+	if err := checkInt("policy.ray_prefix.eviction_threshold_chars", c.EvictThreshold, 1, 1<<30); err != nil {
+		return err
+	}
+	if err := checkInt("policy.ray_prefix.eviction_target_chars", c.EvictTarget, 1, c.EvictThreshold); err != nil {
+		return err
+	}
+	if err := checkDuration("policy.ray_prefix.eviction_interval", c.EvictInterval, time.Millisecond, time.Hour); err != nil {
+		return err
+	}
+	return checkName("policy.ray_prefix.match", c.Match, []string{"text", "index"})
+}
+
+// rayPrefix is Ray Serve's PrefixCacheAffinityRouter (ray
+// llm/_internal/serve/routing_policies/prefix_aware), in four branches:
+//
+//  1. queues differ by more than Imbalance: power of two choices
+//  2. at least MatchRate of the prompt was sent to some target before: of those
+//     sent the longest part, the one with the shortest queue
+//  3. less: of the targets that were sent the least text, the one with the
+//     shortest queue
+//  4. no text: power of two choices
+//
+// At its default Imbalance it herds as pure affinity does.
+type rayPrefix struct {
+	cfg     RayPrefix
+	two     p2c
+	tree    *textTree // nil: by the index
+	seat    seats
+	evicted time.Time
+	intn    func(int) int
+}
+
+func newRayPrefix(cfg RayPrefix, intn func(int) int) *rayPrefix {
+	p := &rayPrefix{cfg: cfg, two: p2c{intn}, intn: intn}
+	if cfg.Match == "text" {
+		p.tree = new(textTree)
+	}
+	return p
+}
+
+func (p *rayPrefix) Terms() ([]string, string) {
+	return []string{"match", "queue", "text"}, "requests"
+}
+
+// Pick sets the Cost of targets outside of the group of its branch to infinity.
+func (p *rayPrefix) Pick(req *Request, cands []Candidate) int {
+	fallback := p.two.Pick(req, cands)
+	lo, hi := cands[0].Load.Requests, 0
+	for i := range cands {
+		lo, hi = min(lo, cands[i].Load.Requests), max(hi, cands[i].Load.Requests)
+	}
+	if p.cfg.Imbalance >= 0 && hi-lo > p.cfg.Imbalance {
+		return fallback
+	}
+	if p.tree != nil && req.Text != nil {
+		if len(req.Text) == 0 {
+			return fallback
+		}
+		text := p.clip(req.Text)
+		p.seat.set(cands)
+		matched, at := p.tree.match(text, &p.seat)
+		known := at != nil && float64(matched) >= p.cfg.MatchRate*float64(len(text))
+		for i := range cands {
+			c := &cands[i]
+			m := 0
+			if at != nil && at.place(c.Target) != nil {
+				m = matched
+			}
+			c.Terms = [MaxTerms]float64{float64(m), float64(c.Load.Requests), float64(p.tree.size[c.Target])}
+		}
+		return p.group(cands, known)
+	}
+	if len(req.Hashes) == 0 && req.Tokens == 0 {
+		return fallback
+	}
+	best := 0
+	for i := range cands {
+		c := &cands[i]
+		m := cachedOn(req, c, true)
+		best = max(best, m)
+		c.Terms = [MaxTerms]float64{float64(m), float64(c.Load.Requests), float64(c.Held)}
+	}
+	return p.group(cands, best > 0 && float64(best) >= p.cfg.MatchRate*float64(tokensOf(req)))
+}
+
+// group picks the shortest queue among the longest matches, or among those with
+// the least text.
+func (p *rayPrefix) group(cands []Candidate, match bool) int {
+	top, least := cands[0].Terms[0], cands[0].Terms[2]
+	for i := range cands {
+		top, least = max(top, cands[i].Terms[0]), min(least, cands[i].Terms[2])
+	}
+	for i := range cands {
+		c := &cands[i]
+		if match && c.Terms[0] == top || !match && c.Terms[2] == least {
+			c.Cost = c.Terms[1]
+		} else {
+			c.Cost = infinity
+		}
+	}
+	return lowest(cands, 0, p.intn)
+}
+
+// clip bounds what one prompt can put into the tree.
+func (p *rayPrefix) clip(text []byte) []byte { return text[:min(len(text), p.cfg.EvictTarget)] }
+
+func (p *rayPrefix) Placed(req *Request, cands []Candidate, i int) {
+	if p.tree == nil {
+		return
+	}
+	p.tree.insert(p.clip(req.Text), cands[i].Target, req.Now)
+	if p.cfg.Evict && req.Now.Sub(p.evicted) >= p.cfg.EvictInterval {
+		p.evicted = req.Now
+		for t := range p.tree.size {
+			if p.tree.size[t] > p.cfg.EvictThreshold {
+				p.tree.evict(kv.Target(t), p.cfg.EvictTarget, true)
+			}
+		}
+	}
+}
+
+func (p *rayPrefix) Forget(t kv.Target) {
+	if p.tree != nil {
+		p.tree.forget(t)
+	}
+}

@@ -1,0 +1,204 @@
+package policy
+
+import (
+	"time"
+
+	"kvasir/kv"
+)
+
+// SGLang configures `sglang_cache_aware`. The defaults are those of the router's
+// command line; its library has .5, 32, 1.1, 30 s and 10,000.
+type SGLang struct {
+	CacheThreshold float64       `yaml:"cache_threshold"`       // share of the prompt that must match
+	BalanceAbs     int           `yaml:"balance_abs_threshold"` // imbalanced: the most loaded has more requests than the least by this,
+	BalanceRel     float64       `yaml:"balance_rel_threshold"` // and more than this many times as many
+	BalanceUsage   float64       `yaml:"balance_token_usage_threshold"`
+	OverloadUsage  float64       `yaml:"overload_token_usage_threshold"`
+	EvictInterval  time.Duration `yaml:"eviction_interval"`
+	MaxTree        int           `yaml:"max_tree_size"` // bytes of text per target
+	// Match is "text": its own tree, and the index where there is no text;
+	// "index": the same rule with what the index has; "events": the rule for
+	// engines with cache events, which has no threshold.
+	Match      string `yaml:"match"`
+	RandomTies bool   `yaml:"random_ties"` // between equally loaded targets; else the one that was given fewer requests
+}
+
+func defaultSGLang() SGLang {
+	return SGLang{CacheThreshold: .3, BalanceAbs: 64, BalanceRel: 1.5, BalanceUsage: 1, OverloadUsage: 1, EvictInterval: 2 * time.Minute, MaxTree: 1 << 26, Match: "text"}
+}
+
+func (c *SGLang) validate() error {
+	for _, f := range []struct {
+		name   string
+		v      float64
+		lo, hi float64
+	}{
+		{"cache_threshold", c.CacheThreshold, 0, 1}, {"balance_rel_threshold", c.BalanceRel, 1, 1e6},
+		{"balance_token_usage_threshold", c.BalanceUsage, 0, 1}, {"overload_token_usage_threshold", c.OverloadUsage, 0, 1},
+	} {
+		if err := checkRange("policy.sglang_cache_aware."+f.name, f.v, f.lo, f.hi); err != nil {
+			return err
+		}
+	}
+	if err := checkInt("policy.sglang_cache_aware.balance_abs_threshold", c.BalanceAbs, 0, 1<<30); err != nil {
+		return err
+	}
+	if err := checkInt("policy.sglang_cache_aware.max_tree_size", c.MaxTree, 1, 1<<40); err != nil {
+		return err
+	}
+	if err := checkDuration("policy.sglang_cache_aware.eviction_interval", c.EvictInterval, time.Millisecond, time.Hour); err != nil {
+		return err
+	}
+	return checkName("policy.sglang_cache_aware.match", c.Match, []string{"text", "index", "events"})
+}
+
+// sglang is the hard switch of SGLang's router (sgl-model-gateway
+// src/policies/cache_aware.rs, now smg): while loads are balanced it goes where
+// the prompt matches, otherwise where the fewest requests are in flight.
+//
+//	imbalanced = max-min > abs AND max > rel*min, or KV use too high or too uneven
+//	imbalanced             -> least loaded
+//	match rate > threshold -> the target that matches
+//	else                   -> least loaded
+//
+// Both halves of the first test must hold: that keeps a small fleet with tiny
+// loads from flapping. When it trips, all locality is dropped at once.
+type sglang struct {
+	cfg     SGLang
+	tree    *textTree // nil: by the index
+	given   [kv.MaxTargets]uint64
+	seat    seats
+	evicted time.Time
+	intn    func(int) int
+}
+
+func newSGLang(cfg SGLang, intn func(int) int) *sglang {
+	p := &sglang{cfg: cfg, intn: intn}
+	if cfg.Match == "text" {
+		p.tree = new(textTree)
+	}
+	return p
+}
+
+func (p *sglang) Terms() ([]string, string) {
+	return []string{"match", "requests"}, "requests"
+}
+
+func (p *sglang) Pick(req *Request, cands []Candidate) int {
+	for i := range cands {
+		c := &cands[i]
+		c.Cost = float64(c.Load.Requests)
+		c.Terms = [MaxTerms]float64{0, c.Cost}
+	}
+	if p.imbalanced(cands) {
+		return p.leastLoaded(cands)
+	}
+	if p.tree != nil && req.Text != nil {
+		return p.byText(req.Text, cands)
+	}
+	return p.byIndex(req, cands)
+}
+
+func (p *sglang) imbalanced(cands []Candidate) bool {
+	lo, hi := cands[0].Load.Requests, 0
+	kvLo, kvHi := 1.0, 0.0
+	for i := range cands {
+		c := &cands[i]
+		lo, hi = min(lo, c.Load.Requests), max(hi, c.Load.Requests)
+		if c.Engine.Fresh { // what isn't known never trips it
+			kvLo, kvHi = min(kvLo, c.Engine.KVUsage), max(kvHi, c.Engine.KVUsage)
+		}
+	}
+	return hi-lo > p.cfg.BalanceAbs && float64(hi) > p.cfg.BalanceRel*float64(lo) ||
+		kvHi > p.cfg.OverloadUsage || kvHi-kvLo > p.cfg.BalanceUsage
+}
+
+// leastLoaded returns the candidate with the fewest requests in flight, of those
+// the one that was given the fewest so far, of those the first.
+func (p *sglang) leastLoaded(cands []Candidate) int {
+	if p.cfg.RandomTies {
+		return lowest(cands, 0, p.intn)
+	}
+	best := 0
+	for i := range cands {
+		c, b := &cands[i], &cands[best]
+		if c.Cost < b.Cost || c.Cost == b.Cost && p.given[c.Target] < p.given[b.Target] {
+			best = i
+		}
+	}
+	return best
+}
+
+func (p *sglang) byText(text []byte, cands []Candidate) int {
+	p.seat.set(cands)
+	text = p.clip(text)
+	matched, at := p.tree.match(text, &p.seat)
+	if at == nil || float64(matched) <= p.cfg.CacheThreshold*float64(len(text)) {
+		return p.leastLoaded(cands)
+	}
+	// Upstream takes any of the node's targets, by the order of a hash map; the
+	// one that used it last is the likeliest to have it still.
+	best := -1
+	var used time.Time
+	for _, q := range at.places {
+		if i := p.seat.of(q.target); i >= 0 {
+			cands[i].Terms[0] = float64(matched)
+			if best < 0 || q.at.After(used) {
+				best, used = i, q.at
+			}
+		}
+	}
+	return best
+}
+
+func (p *sglang) byIndex(req *Request, cands []Candidate) int {
+	best := 0
+	for i := range cands {
+		c := &cands[i]
+		gpu, _, _ := heldBy(c, p.cfg.Match != "events")
+		c.Terms[0] = float64(gpu)
+		b := &cands[best]
+		switch {
+		case c.Terms[0] > b.Terms[0]:
+			best = i
+		case c.Terms[0] == b.Terms[0] && p.cfg.Match == "events":
+			if c.Cost < b.Cost || c.Cost == b.Cost && c.Held < b.Held {
+				best = i
+			}
+		}
+	}
+	limit := p.cfg.CacheThreshold * float64(tokensOf(req))
+	if p.cfg.Match == "events" {
+		limit = 0
+	}
+	if cands[best].Terms[0] > limit {
+		return best
+	}
+	return p.leastLoaded(cands)
+}
+
+// clip bounds what one prompt can put into the tree.
+func (p *sglang) clip(text []byte) []byte { return text[:min(len(text), p.cfg.MaxTree)] }
+
+func (p *sglang) Placed(req *Request, cands []Candidate, i int) {
+	p.given[cands[i].Target]++
+	if p.tree == nil {
+		return
+	}
+	p.tree.insert(p.clip(req.Text), cands[i].Target, req.Now)
+	if req.Now.Sub(p.evicted) >= p.cfg.EvictInterval {
+		p.evicted = req.Now
+		for t := range p.tree.size {
+			if p.tree.size[t] > p.cfg.MaxTree {
+				p.tree.evict(kv.Target(t), p.cfg.MaxTree, false)
+			}
+		}
+	}
+}
+
+func (p *sglang) Forget(t kv.Target) {
+	p.given[t] = 0
+	if p.tree != nil {
+		p.tree.forget(t)
+	}
+}
