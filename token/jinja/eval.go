@@ -555,6 +555,8 @@ func undefinedFail(v Value) {
 		fail("SecurityError", "access to attribute '%s' of '%s' object is unsafe.", u.name, u.owner)
 	case u.hint != "":
 		fail("UndefinedError", "%s", u.hint)
+	case u.owner == "NoneType":
+		fail("UndefinedError", "'None' has no attribute '%s'", u.name)
 	case u.owner != "":
 		fail("UndefinedError", "'%s object' has no attribute '%s'", u.owner, u.name)
 	}

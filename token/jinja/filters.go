@@ -271,7 +271,7 @@ func titleFilter(text string) string {
 	start := true
 	rest := text
 	for rest != "" {
-		i := strings.IndexFunc(rest, func(r rune) bool { return isPySpace(r) || strings.ContainsRune("-({[<", r) })
+		i := strings.IndexFunc(rest, func(r rune) bool { return IsSpace(r) || strings.ContainsRune("-({[<", r) })
 		switch {
 		case i == 0:
 			n := runeLen(rest)
@@ -358,7 +358,7 @@ func stripTags(text string) string {
 		}
 		text = text[:i] + text[i+j+1:]
 	}
-	text = strings.Join(strings.FieldsFunc(text, isPySpace), " ")
+	text = strings.Join(strings.FieldsFunc(text, IsSpace), " ")
 	if strings.IndexByte(text, '&') >= 0 {
 		failUnsupported("striptags of text with an entity")
 	}

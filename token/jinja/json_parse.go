@@ -19,6 +19,9 @@ const maxIntDigits = 4300
 type JSONError struct {
 	Offset int
 	Reason string
+	// Beyond is set for text that Python's parser might take, or fails on in another way than on
+	// bad JSON: lone surrogates, deep nesting, very long integers.
+	Beyond bool
 }
 
 func (e *JSONError) Error() string { return fmt.Sprintf("JSON at byte %d: %s", e.Offset, e.Reason) }
@@ -28,15 +31,16 @@ func (e *JSONError) Error() string { return fmt.Sprintf("JSON at byte %d: %s", e
 // NaN and Infinity are numbers. Strings without escapes share data's single copy. Lone surrogates,
 // invalid UTF-8 and nesting beyond 200 levels are errors.
 func ParseJSON(data []byte) (Value, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	return ParseJSONString(string(data))
+	var p Parser
+	return p.Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
 }
 
-// ParseJSONString is ParseJSON for a string, which the Value keeps parts of.
-func ParseJSONString(data string) (Value, error) {
-	p := jsonParser{src: data}
-	if !utf8.ValidString(data) {
-		return Value{}, &JSONError{0, "the text is not valid UTF-8"}
+// Parse is ParseJSON for a string, which the Value keeps parts of. One Parser may read many texts,
+// one after the other: their values then share memory.
+func (p *Parser) Parse(text string) (Value, error) {
+	p.src, p.pos, p.items, p.fields = text, 0, p.items[:0], p.fields[:0]
+	if !utf8.ValidString(text) {
+		return Value{}, p.fail("the text is not valid UTF-8")
 	}
 	v, err := p.value(0)
 	if err != nil {
@@ -48,7 +52,8 @@ func ParseJSONString(data string) (Value, error) {
 	return v, nil
 }
 
-type jsonParser struct {
+// Parser reads JSON texts; the zero value is ready.
+type Parser struct {
 	src     string
 	pos     int
 	items   []Value // stack of the elements of lists that are being read
@@ -60,11 +65,15 @@ type jsonParser struct {
 	lists   []List
 }
 
-func (p *jsonParser) fail(format string, args ...any) error {
-	return &JSONError{p.pos, fmt.Sprintf(format, args...)}
+func (p *Parser) fail(format string, args ...any) error {
+	return &JSONError{Offset: p.pos, Reason: fmt.Sprintf(format, args...)}
 }
 
-func (p *jsonParser) space() {
+func (p *Parser) beyond(format string, args ...any) error {
+	return &JSONError{Offset: p.pos, Reason: fmt.Sprintf(format, args...), Beyond: true}
+}
+
+func (p *Parser) space() {
 	for p.pos < len(p.src) {
 		switch p.src[p.pos] {
 		case ' ', '\t', '\n', '\r':
@@ -75,7 +84,7 @@ func (p *jsonParser) space() {
 	}
 }
 
-func (p *jsonParser) value(depth int) (Value, error) {
+func (p *Parser) value(depth int) (Value, error) {
 	p.space()
 	if p.pos >= len(p.src) {
 		return Value{}, p.fail("a value was expected, the text ends")
@@ -86,12 +95,12 @@ func (p *jsonParser) value(depth int) (Value, error) {
 		return Str(s), err
 	case '{':
 		if depth >= maxJSONDepth {
-			return Value{}, p.fail("nested deeper than %d levels", maxJSONDepth)
+			return Value{}, p.beyond("nested deeper than %d levels", maxJSONDepth)
 		}
 		return p.object(depth)
 	case '[':
 		if depth >= maxJSONDepth {
-			return Value{}, p.fail("nested deeper than %d levels", maxJSONDepth)
+			return Value{}, p.beyond("nested deeper than %d levels", maxJSONDepth)
 		}
 		return p.array(depth)
 	case 't':
@@ -112,7 +121,7 @@ func (p *jsonParser) value(depth int) (Value, error) {
 	}
 }
 
-func (p *jsonParser) word(w string) error {
+func (p *Parser) word(w string) error {
 	if len(p.src)-p.pos < len(w) || p.src[p.pos:p.pos+len(w)] != w {
 		return p.fail("%s was expected", w)
 	}
@@ -120,7 +129,7 @@ func (p *jsonParser) word(w string) error {
 	return nil
 }
 
-func (p *jsonParser) digits() int {
+func (p *Parser) digits() int {
 	start := p.pos
 	for p.pos < len(p.src) && p.src[p.pos]-'0' <= 9 {
 		p.pos++
@@ -128,7 +137,7 @@ func (p *jsonParser) digits() int {
 	return p.pos - start
 }
 
-func (p *jsonParser) number() (Value, error) {
+func (p *Parser) number() (Value, error) {
 	start := p.pos
 	if p.src[p.pos] == '-' {
 		if p.pos++; p.pos < len(p.src) && p.src[p.pos] == 'I' {
@@ -169,7 +178,7 @@ func (p *jsonParser) number() (Value, error) {
 	}
 	if n > maxIntDigits {
 		p.pos = start
-		return Value{}, p.fail("an integer of more than %d digits", maxIntDigits)
+		return Value{}, p.beyond("an integer of more than %d digits", maxIntDigits)
 	}
 	b, ok := new(big.Int).SetString(text, 10)
 	if !ok {
@@ -178,10 +187,9 @@ func (p *jsonParser) number() (Value, error) {
 	return bigOf(b), nil
 }
 
-func (p *jsonParser) array(depth int) (Value, error) {
+func (p *Parser) array(depth int) (Value, error) {
 	p.pos++
 	mark := len(p.items)
-	defer func() { p.items = p.items[:mark] }()
 	if p.space(); p.pos < len(p.src) && p.src[p.pos] == ']' {
 		p.pos++
 		return p.list(nil), nil
@@ -201,7 +209,9 @@ func (p *jsonParser) array(depth int) (Value, error) {
 			p.pos++
 		case ']':
 			p.pos++
-			return p.list(p.items[mark:]), nil
+			v := p.list(p.items[mark:])
+			p.items = p.items[:mark]
+			return v, nil
 		default:
 			return Value{}, p.fail("',' or ']' was expected, not %q", p.src[p.pos])
 		}
@@ -209,7 +219,7 @@ func (p *jsonParser) array(depth int) (Value, error) {
 }
 
 // list copies the items out of the stack into memory of their own size.
-func (p *jsonParser) list(items []Value) Value {
+func (p *Parser) list(items []Value) Value {
 	n := len(items)
 	if n > cap(p.listMem)-len(p.listMem) {
 		p.listMem = make([]Value, 0, max(n, 32))
@@ -223,10 +233,9 @@ func (p *jsonParser) list(items []Value) Value {
 	return Value{kind: KindList, ref: &p.lists[len(p.lists)-1]}
 }
 
-func (p *jsonParser) object(depth int) (Value, error) {
+func (p *Parser) object(depth int) (Value, error) {
 	p.pos++
 	mark := len(p.fields)
-	defer func() { p.fields = p.fields[:mark] }()
 	if p.space(); p.pos < len(p.src) && p.src[p.pos] == '}' {
 		p.pos++
 		return p.dict(nil), nil
@@ -257,14 +266,16 @@ func (p *jsonParser) object(depth int) (Value, error) {
 			p.pos++
 		case '}':
 			p.pos++
-			return p.dict(p.fields[mark:]), nil
+			v := p.dict(p.fields[mark:])
+			p.fields = p.fields[:mark]
+			return v, nil
 		default:
 			return Value{}, p.fail("',' or '}' was expected, not %q", p.src[p.pos])
 		}
 	}
 }
 
-func (p *jsonParser) dict(fields []entry) Value {
+func (p *Parser) dict(fields []entry) Value {
 	if len(p.dicts) == cap(p.dicts) {
 		p.dicts = make([]Dict, 0, 32)
 	}
@@ -300,7 +311,7 @@ func (p *jsonParser) dict(fields []entry) Value {
 }
 
 // string reads a string; p.pos is at its opening quote.
-func (p *jsonParser) string() (string, error) {
+func (p *Parser) string() (string, error) {
 	p.pos++
 	start := p.pos
 	src := p.src
@@ -322,7 +333,7 @@ func (p *jsonParser) string() (string, error) {
 }
 
 // escaped goes on with a string that has an escape at p.pos.
-func (p *jsonParser) escaped(start int) (string, error) {
+func (p *Parser) escaped(start int) (string, error) {
 	buf := append(p.buf[:0], p.src[start:p.pos]...)
 	src := p.src
 	for p.pos < len(src) {
@@ -373,7 +384,7 @@ func (p *jsonParser) escaped(start int) (string, error) {
 	return "", p.fail("a string is not closed")
 }
 
-func (p *jsonParser) hex4() (rune, bool) {
+func (p *Parser) hex4() (rune, bool) {
 	if p.pos+4 > len(p.src) {
 		return 0, false
 	}
@@ -393,7 +404,7 @@ func (p *jsonParser) hex4() (rune, bool) {
 	return r, true
 }
 
-func (p *jsonParser) codePoint() (rune, error) {
+func (p *Parser) codePoint() (rune, error) {
 	r, ok := p.hex4()
 	if !ok {
 		return 0, p.fail("\\u needs four hexadecimal digits")
@@ -408,5 +419,5 @@ func (p *jsonParser) codePoint() (rune, error) {
 		}
 	}
 	// Python keeps it and the engine's tokenizer then fails on it.
-	return 0, p.fail("a lone surrogate: no text has it and no engine tokenizes it")
+	return 0, p.beyond("a lone surrogate: no text has it and no engine tokenizes it")
 }

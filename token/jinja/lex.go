@@ -71,10 +71,10 @@ func lex(src string) []token {
 		kept := text
 		switch {
 		case sign == '-':
-			kept = strings.TrimRightFunc(text, isPySpace)
+			kept = strings.TrimRightFunc(text, IsSpace)
 		case sign != '+' && kind != '{':
 			at := strings.LastIndexByte(text, '\n') + 1
-			if (at > 0 || lineStart) && strings.TrimFunc(text[at:], isPySpace) == "" {
+			if (at > 0 || lineStart) && strings.TrimFunc(text[at:], IsSpace) == "" {
 				kept = text[:at]
 			}
 		}
@@ -139,7 +139,7 @@ func (lx *lexer) spaces() {
 	i := lx.pos
 	for i < len(lx.src) {
 		r, n := utf8.DecodeRuneInString(lx.src[i:])
-		if !isPySpace(r) {
+		if !IsSpace(r) {
 			break
 		}
 		i += n
@@ -233,8 +233,8 @@ func (lx *lexer) raw() bool {
 		}
 		text := lx.src[start:i]
 		if sign == '-' {
-			text = strings.TrimRightFunc(text, isPySpace)
-		} else if at := strings.LastIndexByte(text, '\n') + 1; sign != '+' && at > 0 && strings.TrimFunc(text[at:], isPySpace) == "" {
+			text = strings.TrimRightFunc(text, IsSpace)
+		} else if at := strings.LastIndexByte(text, '\n') + 1; sign != '+' && at > 0 && strings.TrimFunc(text[at:], IsSpace) == "" {
 			text = text[:at]
 		}
 		if text != "" {
@@ -420,8 +420,8 @@ func (lx *lexer) unescape(s string) string {
 	return string(b)
 }
 
-// isPySpace is str.isspace of one code point, which is what strip() removes.
-func isPySpace(r rune) bool {
+// IsSpace is str.isspace of one code point, which is what strip() removes.
+func IsSpace(r rune) bool {
 	switch {
 	case r >= '\t' && r <= '\r', r >= 0x1c && r <= 0x20, r == 0x85, r == 0xa0:
 		return true

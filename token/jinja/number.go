@@ -278,7 +278,7 @@ func bigArith(op string, x, y *big.Int) Value {
 
 // parseInt is Python's int(text, base): spaces around, a sign, single underscores.
 func parseInt(text string, base int) (Value, bool) {
-	t := strings.TrimFunc(text, isPySpace)
+	t := strings.TrimFunc(text, IsSpace)
 	neg := false
 	if t != "" && (t[0] == '-' || t[0] == '+') {
 		neg, t = t[0] == '-', t[1:]
@@ -310,7 +310,7 @@ func parseInt(text string, base int) (Value, bool) {
 
 // parseFloat is Python's float(text).
 func parseFloat(text string) (float64, bool) {
-	t := strings.TrimFunc(text, isPySpace)
+	t := strings.TrimFunc(text, IsSpace)
 	if strings.HasPrefix(t, "_") || strings.HasSuffix(t, "_") || strings.Contains(t, "__") || strings.ContainsAny(t, "xXpP") {
 		return 0, false
 	}

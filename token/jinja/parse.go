@@ -218,13 +218,6 @@ func (p *parser) statement() stmt {
 	return nil
 }
 
-func (p *parser) end(name string) {
-	if !p.skipName(name) {
-		p.fail("expected token '%s', got '%s'", name, p.cur().describe())
-	}
-	p.expectBlockEnd()
-}
-
 func (p *parser) printTag(line int) stmt {
 	e := p.tuple(true, false)
 	p.expectBlockEnd()

@@ -88,7 +88,7 @@ func allRunes(ok func(r rune) bool) stringMethod {
 
 // strip removes the code points in set, or white space, from the sides asked for.
 func strip(s string, set Value, left, right bool) string {
-	cut := isPySpace
+	cut := IsSpace
 	if set.kind == KindString {
 		cut = func(r rune) bool { return strings.ContainsRune(set.str, r) }
 	} else if set.kind != KindMissing && set.kind != KindNone {
@@ -267,7 +267,7 @@ func init() {
 		"isdigit":    allRunes(func(r rune) bool { return unicode.IsDigit(r) || isDigitLike(r) }),
 		"isdecimal":  allRunes(unicode.IsDigit),
 		"isnumeric":  allRunes(unicode.IsNumber),
-		"isspace":    allRunes(isPySpace),
+		"isspace":    allRunes(IsSpace),
 		"isprintable": func(_ *state, v Value, _ args) Value {
 			return Bool(strings.IndexFunc(v.str, func(r rune) bool { return !isPyPrintable(r) }) < 0)
 		},
@@ -391,11 +391,11 @@ func (s *state) textList(v Value, parts []string) Value {
 
 func splitSpace(str string, limit int, fromRight bool) (parts []string) {
 	if limit < 0 {
-		return strings.FieldsFunc(str, isPySpace)
+		return strings.FieldsFunc(str, IsSpace)
 	}
 	if fromRight {
-		for str = strings.TrimRightFunc(str, isPySpace); str != ""; str = strings.TrimRightFunc(str, isPySpace) {
-			i := strings.LastIndexFunc(str, isPySpace)
+		for str = strings.TrimRightFunc(str, IsSpace); str != ""; str = strings.TrimRightFunc(str, IsSpace) {
+			i := strings.LastIndexFunc(str, IsSpace)
 			if limit == 0 || i < 0 {
 				parts = append([]string{str}, parts...)
 				break
@@ -407,8 +407,8 @@ func splitSpace(str string, limit int, fromRight bool) (parts []string) {
 		}
 		return parts
 	}
-	for str = strings.TrimLeftFunc(str, isPySpace); str != ""; str = strings.TrimLeftFunc(str, isPySpace) {
-		i := strings.IndexFunc(str, isPySpace)
+	for str = strings.TrimLeftFunc(str, IsSpace); str != ""; str = strings.TrimLeftFunc(str, IsSpace) {
+		i := strings.IndexFunc(str, IsSpace)
 		if limit == 0 || i < 0 {
 			return append(parts, str)
 		}
