@@ -151,6 +151,13 @@ func (m *Machine) Next() (uint64, bool) { return m.next, m.started }
 // Replaying reports whether a replay runs.
 func (m *Machine) Replaying() bool { return m.mode != none }
 
+// Opened: the subscription was asked for. Without a connection the target is
+// blind after Config.BlindAfter.
+func (m *Machine) Opened(now time.Time) {
+	m.downSince = now
+	m.publish(now)
+}
+
 // Connected: the subscription stands. epoch is another number for each
 // connection.
 func (m *Machine) Connected(epoch uint64, now time.Time) {

@@ -43,9 +43,10 @@ func (m *Machine) publish(now time.Time) {
 	t, why := m.trust.base, m.trust.why
 	switch {
 	case !m.up && m.downSince.IsZero():
-		t, why = kv.Unknown, "never connected"
 	case !m.up && now.Sub(m.downSince) >= m.cfg.BlindAfter:
 		t, why = kv.Blind, fmt.Sprintf("connection down for more than %v", m.cfg.BlindAfter)
+	case t == kv.Unknown && !m.up && m.stats.Applied == 0:
+		why = "not connected yet"
 	case t == kv.Unknown:
 	case !m.up:
 		t, why = kv.Stale, "connection down"

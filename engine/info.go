@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Info is what a replica says about itself, as far as it does. Zero means not told.
+type Info struct {
+	Kind    string // "vllm", "sglang", "tensorrt-llm"
+	Version string
+	Models  []Model
+
+	BlockSize int // tokens, as configured; what the events say is stronger
+	Blocks    int // of the GPU pool, per rank
+	MaxBatch  int // tokens that a step computes at most (SGLang tells)
+
+	Started float64 // when the process began, unix seconds
+	Ranks   []Rank  // load of each rank; as long as the number of ranks, at least 1
+	Sources []Source
+	At      time.Time // of the look
+}
+
+// A Model is a name that requests may use.
+type Model struct {
+	ID     string
+	Root   string // path or repository
+	Parent string // the base model's name if this is an adapter
+	MaxLen int    // tokens, prompt and output together
+}
+
+// A Rank is the load of one rank as its metrics have it.
+type Rank struct {
+	Known   bool // its metrics were there
+	Running int  // requests
+	Waiting int
+	Usage   float64 // of the KV cache by running requests, 0 to 1
+	Asleep  bool    // its weights or its cache are not in the GPU
+	Queries float64 // tokens looked up in the prefix cache since the start
+	Hits    float64 // of those, found
+}
+
+// maxBody bounds an answer, in bytes. vLLM's metrics are about 70 KB for one rank.
+const maxBody = 16 << 20
+
+// errAbsent says that the replica has no such route.
+var errAbsent = errors.New("no such route")
+
+// A client asks one replica.
+type client struct {
+	base    string // without a slash at the end
+	key     string
+	http    *http.Client
+	timeout time.Duration
+}
+
+// get returns the body of a GET. errAbsent for 404, 405 and 501.
+func (c *client) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("GET %s: %w", path, err)
+	case len(body) > maxBody:
+		return nil, fmt.Errorf("GET %s: the answer has more than %d bytes", path, maxBody)
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+		return body, nil
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return nil, fmt.Errorf("GET %s: %w (%d)", path, errAbsent, res.StatusCode)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return nil, fmt.Errorf("GET %s: %d: is the engine's API key configured here?", path, res.StatusCode)
+	}
+	return nil, fmt.Errorf("GET %s: %d %s", path, res.StatusCode, firstLine(body))
+}
+
+func (c *client) getJSON(ctx context.Context, path string, v any) error {
+	body, err := c.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("GET %s: %w in %q", path, err, firstLine(body))
+	}
+	return nil
+}
+
+// firstLine shortens a body for an error.
+func firstLine(body []byte) string {
+	s, _, _ := strings.Cut(strings.TrimSpace(string(body[:min(len(body), 200)])), "\n")
+	return s
+}
+
+// maxModels bounds the models of a replica that are kept.
+const maxModels = 4096
+
+// models reads GET /v1/models: OpenAI's list with root, parent and
+// max_model_len as vLLM and SGLang add them.
+func (c *client) models(ctx context.Context) (models []Model, owner string, err error) {
+	var list struct {
+		Data []struct {
+			ID      string  `json:"id"`
+			Root    *string `json:"root"`
+			Parent  *string `json:"parent"`
+			MaxLen  *int    `json:"max_model_len"`
+			OwnedBy string  `json:"owned_by"`
+		} `json:"data"`
+	}
+	if err := c.getJSON(ctx, "/v1/models", &list); err != nil {
+		return nil, "", err
+	}
+	for _, d := range list.Data {
+		if d.ID == "" || len(models) == maxModels {
+			continue
+		}
+		m := Model{ID: d.ID}
+		if d.Root != nil {
+			m.Root = *d.Root
+		}
+		if d.Parent != nil {
+			m.Parent = *d.Parent
+		}
+		if d.MaxLen != nil && *d.MaxLen > 0 {
+			m.MaxLen = *d.MaxLen
+		}
+		models = append(models, m)
+		owner = d.OwnedBy
+	}
+	for i := range models { // vLLM tells the length of base models only
+		if m := &models[i]; m.MaxLen == 0 && m.Parent != "" {
+			for _, base := range models {
+				if base.ID == m.Parent {
+					m.MaxLen = base.MaxLen
+				}
+			}
+		}
+	}
+	return models, owner, nil
+}
+
+// version reads GET /version.
+func (c *client) version(ctx context.Context) (string, error) {
+	var v struct {
+		Version string `json:"version"`
+	}
+	err := c.getJSON(ctx, "/version", &v)
+	return v.Version, err
+}
+
+// health asks whether the replica can serve. An engine without the route is
+// asked for its models anyway.
+func (c *client) health(ctx context.Context) error {
+	_, err := c.get(ctx, "/health")
+	if errors.Is(err, errAbsent) {
+		return nil
+	}
+	return err
+}
+
+// kindOf tells the engine from the owner of its models and from its metrics.
+func kindOf(owner string, m *metrics) string {
+	switch o := strings.ToLower(owner); {
+	case m != nil && m.vllm, o == "vllm":
+		return "vllm"
+	case m != nil && m.sglang, o == "sglang":
+		return "sglang"
+	case strings.HasPrefix(o, "tensorrt"), strings.HasPrefix(o, "trt"):
+		return "tensorrt-llm"
+	}
+	return ""
+}

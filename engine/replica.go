@@ -1,0 +1,367 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvasir/kv"
+	"kvasir/zmtp"
+)
+
+// A Replica follows one engine process. Make it with New, run it with Run.
+type Replica struct {
+	cfg    Config
+	url    *url.URL
+	hooks  Hooks
+	client client
+
+	poke     chan struct{} // look now; has room for one
+	all      atomic.Bool   // look at everything, not only at what is due
+	upNow    atomic.Bool
+	inRounds bool // Run's goroutine: a look has succeeded since the last Down
+	downTold bool
+	failures int
+	due      struct{ version, metrics, sources time.Time }
+	noSource error  // why we don't know where the events are, as of the last time that we asked
+	blind    string // why there are no streams, as told
+
+	mu      sync.Mutex
+	info    Info
+	streams map[int]*following // by rank
+	run     context.Context    // Run's; nil while not running
+}
+
+// A following is a stream with what keeps it going.
+type following struct {
+	*stream
+	source Source
+	sub    *zmtp.Sub // nil: a Listener feeds it
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// New returns a Replica, or an error that names the field of cfg.
+func New(cfg Config, hooks Hooks) (*Replica, error) {
+	if hooks.Target == nil || hooks.Apply == nil {
+		return nil, errors.New("engine: Hooks.Target and Hooks.Apply are required")
+	}
+	cfg, u, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{cfg: cfg, url: u, hooks: hooks, poke: make(chan struct{}, 1), streams: map[int]*following{}}
+	r.client = client{base: u.String(), key: cfg.APIKey, http: cfg.HTTP, timeout: cfg.Timeout}
+	return r, nil
+}
+
+// Name returns Config.Name or its default.
+func (r *Replica) Name() string { return r.cfg.Name }
+
+// Info returns what is known; its slices must not be changed.
+func (r *Replica) Info() Info {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.info
+}
+
+// Stats returns what happened on the stream of each rank, by rank.
+func (r *Replica) Stats() []StreamStats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []StreamStats
+	for _, f := range r.streams {
+		out = append(out, f.snapshot())
+	}
+	slices.SortFunc(out, func(a, b StreamStats) int { return a.Rank - b.Rank })
+	return out
+}
+
+// Poll looks at models, metrics and sources soon, not when they are due.
+func (r *Replica) Poll() {
+	r.all.Store(true)
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Refill forgets what is known of a rank's cache and fills it again, by replay
+// where the engine has one. It does not wait.
+func (r *Replica) Refill(rank int, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.streams[rank]; f != nil {
+		f.refill(why)
+	}
+}
+
+// Run follows the engine until ctx ends, whatever happens. Afterwards no hook is
+// called any more.
+func (r *Replica) Run(ctx context.Context) {
+	r.mu.Lock()
+	r.run = ctx
+	r.mu.Unlock()
+	defer r.stopAll()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.poke:
+		}
+		wait := r.cfg.Poll
+		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+			if r.failed(err) {
+				wait /= 4 // once is chance: ask again soon
+			}
+		}
+		timer.Reset(time.Duration(float64(wait) * (0.75 + r.cfg.Jitter()/2)))
+	}
+}
+
+// failed counts a failed look and tells Down after the second one in a row. It
+// returns whether this was the first.
+func (r *Replica) failed(err error) (first bool) {
+	r.failures++
+	r.inRounds = false
+	if r.failures == 1 {
+		return true
+	}
+	if r.upNow.Swap(false) || !r.downTold {
+		r.downTold = true
+		r.cfg.Log.Warn("engine is down", "error", err)
+		if r.hooks.Down != nil {
+			r.hooks.Down(err)
+		}
+	}
+	return false
+}
+
+// look asks what is due. An error means that the replica can't serve; what is
+// only nice to know is logged.
+func (r *Replica) look(ctx context.Context) error {
+	now := time.Now()
+	all := r.all.Swap(false) || !r.inRounds
+	if err := r.client.health(ctx); err != nil {
+		return err
+	}
+	models, owner, err := r.client.models(ctx)
+	if err != nil {
+		return err
+	}
+	i := r.Info()
+	i.Models, i.At = models, now
+	if i.Kind == "" {
+		i.Kind = kindOf(owner, nil)
+	}
+	if all || now.After(r.due.version) {
+		r.due.version = now.Add(10 * r.cfg.SourcesPoll)
+		if v, err := r.client.version(ctx); err == nil {
+			i.Version = v
+		}
+	}
+	if all || !now.Before(r.due.metrics) {
+		r.due.metrics = now.Add(r.cfg.MetricsPoll)
+		r.lookAtMetrics(ctx, &i, owner)
+	}
+	if all || !now.Before(r.due.sources) || r.anyDown() && r.cfg.Events == EventsAsk {
+		r.due.sources = now.Add(r.cfg.SourcesPoll)
+		r.noSource = r.lookForSources(ctx, &i)
+		if r.noSource != nil && len(i.Sources) > 0 { // those that we know may be right
+			r.cfg.Log.Warn("can't find out where the events are", "error", r.noSource)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for n := max(1, r.cfg.Ranks, len(i.Sources)); len(i.Ranks) < n; {
+		i.Ranks = append(slices.Clip(i.Ranks), Rank{})
+	}
+	r.mu.Lock()
+	r.info = i
+	r.mu.Unlock()
+	if r.hooks.Info != nil {
+		r.hooks.Info(i)
+	}
+	r.failures, r.inRounds = 0, true
+	if !r.upNow.Swap(true) {
+		r.downTold = false
+		r.cfg.Log.Info("engine is up", "kind", i.Kind, "version", i.Version, "models", len(i.Models), "ranks", len(i.Ranks))
+		if r.hooks.Up != nil {
+			r.hooks.Up()
+		}
+	}
+	r.follow(i)
+	return nil
+}
+
+// lookAtMetrics reads the metrics, and tells the streams when the process began.
+func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
+	connects := map[*stream]uint64{}
+	r.mu.Lock()
+	for _, f := range r.streams {
+		connects[f.stream] = f.connects.Load()
+	}
+	r.mu.Unlock()
+	m, err := r.client.metrics(ctx)
+	if err != nil {
+		r.cfg.Log.Debug("no metrics", "error", err)
+		i.Ranks = nil
+		return
+	}
+	i.Kind = kindOf(owner, m)
+	if m.blockSize > 0 {
+		i.BlockSize, i.Blocks = m.blockSize, m.blocks
+	}
+	i.Ranks = m.ranks
+	i.Started = m.started
+	if m.started > 0 {
+		for s, n := range connects {
+			s.process(m.started, n)
+		}
+	}
+}
+
+// lookForSources sets i.Sources by configuration or by asking.
+func (r *Replica) lookForSources(ctx context.Context, i *Info) (err error) {
+	switch r.cfg.Events {
+	case EventsAsk:
+		sources, err := r.client.sources(ctx, r.url.Hostname(), i)
+		if err == nil || errors.Is(err, errNoEvents) {
+			i.Sources = sources
+		}
+		return err
+	case EventsOff, EventsListen:
+		return nil
+	}
+	i.Sources, err = ranks(r.cfg.Events, r.cfg.Replay, max(1, r.cfg.Ranks, len(i.Ranks)), "")
+	return err
+}
+
+// anyDown reports whether a stream has no connection: its endpoint may have moved.
+func (r *Replica) anyDown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.streams {
+		if !f.live.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// follow makes the streams be those of the sources.
+func (r *Replica) follow(i Info) {
+	if r.cfg.Events == EventsListen {
+		return // they come and go with the connections
+	}
+	want := map[int]Source{}
+	for _, s := range i.Sources {
+		want[s.Rank] = s
+	}
+	r.mu.Lock()
+	var stop []*following
+	for rank, f := range r.streams {
+		if w, ok := want[rank]; ok && w == f.source {
+			delete(want, rank)
+			continue
+		}
+		stop = append(stop, f)
+		delete(r.streams, rank)
+	}
+	r.mu.Unlock()
+	for _, f := range stop {
+		r.stop(f)
+		f.Forget("the engine publishes its events elsewhere, or no more")
+	}
+	for _, s := range want {
+		if err := r.start(s); err != nil {
+			r.cfg.Log.Error("can't follow the events", "rank", s.Rank, "error", err)
+		}
+	}
+	why := ""
+	switch {
+	case r.cfg.Events == EventsOff:
+		why = "events are switched off by configuration"
+	case len(i.Sources) == 0 && r.noSource != nil:
+		why = r.noSource.Error()
+	}
+	if (why != r.blind || len(stop) > 0) && why != "" {
+		r.cfg.Log.Warn("the engine's cache can't be followed", "reason", why)
+		for rank := range i.Ranks {
+			if t := r.hooks.Target(rank); t != kv.NoTarget && r.hooks.Trust != nil {
+				r.hooks.Trust(t, kv.Blind, why)
+			}
+		}
+	}
+	r.blind = why
+}
+
+// start follows a source by dialling it.
+func (r *Replica) start(src Source) error {
+	f := r.newFollowing(src)
+	sub, err := zmtp.NewSub(zmtp.SubConfig{
+		Config:       r.cfg.ZMTP,
+		Message:      func(p *zmtp.Peer, frames [][]byte) { f.message(p.Epoch, frames) },
+		Connected:    func(p *zmtp.Peer) { f.connected(p.Epoch) },
+		Disconnected: func(p *zmtp.Peer, err error) { f.disconnected(p.Epoch) },
+		Retrying: func(endpoint string, err error, wait time.Duration) {
+			f.log.Debug("connecting again", "endpoint", endpoint, "error", err, "wait", wait)
+		},
+	})
+	if err == nil {
+		err = sub.Connect(src.Events)
+	}
+	if err != nil {
+		return err
+	}
+	f.sub = sub
+	r.launch(f)
+	return nil
+}
+
+func (r *Replica) newFollowing(src Source) *following {
+	return &following{source: src, done: make(chan struct{}),
+		stream: newStream(&r.cfg, &r.hooks, src.Rank, src.Replay, r.Poll)}
+}
+
+// launch starts the applying goroutine. r.run is not nil.
+func (r *Replica) launch(f *following) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ctx context.Context
+	ctx, f.cancel = context.WithCancel(r.run)
+	r.streams[f.source.Rank] = f
+	go func() {
+		defer close(f.done)
+		f.stream.run(ctx)
+	}()
+}
+
+// stop ends a stream. Nothing of it runs afterwards.
+func (r *Replica) stop(f *following) {
+	if f.sub != nil {
+		f.sub.Close()
+	}
+	f.cancel()
+	<-f.done
+}
+
+func (r *Replica) stopAll() {
+	r.mu.Lock()
+	streams := r.streams
+	r.streams = map[int]*following{}
+	r.run = nil
+	r.mu.Unlock()
+	for _, f := range streams {
+		r.stop(f)
+	}
+	r.client.http.CloseIdleConnections()
+}

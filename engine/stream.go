@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvasir/engine/seq"
+	"kvasir/engine/wire"
+	"kvasir/kv"
+)
+
+// A stream follows one publisher, one rank of a replica, from the ring to
+// Hooks.Apply. Everything but the ring belongs to the goroutine in run.
+type stream struct {
+	cfg    *Config
+	hooks  *Hooks
+	log    *slog.Logger
+	rank   int    // by port or configuration; what a batch says is stronger
+	replay string // endpoint of the replay service, "" for none
+
+	ring    *ring
+	connect func() // told, on the reading goroutine, that a connection stands
+
+	machine *seq.Machine
+	decoder wire.Decoder
+	targets map[int]kv.Target // of the ranks that this publisher has spoken for
+	lower   bool              // blocks of a lower tier are known
+	replies chan reply
+	cancel  context.CancelFunc // of the running replay
+	ctx     context.Context
+
+	connects atomic.Uint64 // connections so far
+	live     atomic.Bool   // a connection stands
+
+	mu       sync.Mutex
+	stats    StreamStats // as of the end of the last step
+	requests requests
+}
+
+// A reply is one answer of a replay service, or its end.
+type reply struct {
+	token int
+	batch seq.Batch
+	end   bool
+	err   error
+}
+
+// StreamStats is what happened on one stream since it was made.
+type StreamStats struct {
+	Rank    int
+	Trust   kv.Trust
+	Why     string
+	Since   time.Time // of the trust
+	Dropped uint64    // messages that found no room in the ring
+	Seq     seq.Stats
+	Wire    wire.Stats
+}
+
+func newStream(cfg *Config, hooks *Hooks, rank int, replay string, connect func()) *stream {
+	s := &stream{cfg: cfg, hooks: hooks, log: cfg.Log.With("rank", rank), rank: rank, replay: replay,
+		ring: newRing(cfg.RingMessages, cfg.RingBytes), connect: connect,
+		targets: map[int]kv.Target{}, replies: make(chan reply, 64)}
+	s.decoder = s.newDecoder()
+	s.machine = seq.New(seq.Config{Replay: replay != "", BlindAfter: cfg.BlindAfter, Jitter: cfg.Jitter}, s)
+	s.stats.Rank = rank
+	return s
+}
+
+func (s *stream) newDecoder() wire.Decoder {
+	return wire.Decoder{Seed: s.cfg.Seed, Model: s.cfg.Model, ClearAll: s.cfg.ClearAll}
+}
+
+// connected, message and disconnected are called by the connection's reader.
+
+func (s *stream) connected(epoch uint64) {
+	s.connects.Add(1)
+	s.live.Store(true)
+	s.ring.put(connected, epoch, 0, nil)
+	if s.connect != nil {
+		s.connect()
+	}
+}
+
+func (s *stream) message(epoch uint64, frames [][]byte) {
+	kind, _, seq, payload := liveFrames(frames)
+	s.ring.put(kind, epoch, seq, payload)
+}
+
+func (s *stream) disconnected(epoch uint64) {
+	s.live.Store(false)
+	s.ring.put(disconnected, epoch, 0, nil)
+}
+
+// process says when the engine's process began, as looked up while connects was
+// the number of connections. refill asks for a refill. Neither waits.
+
+func (s *stream) process(start float64, connects uint64) {
+	s.ask(func(r *requests) { r.process, r.connects = start, connects })
+}
+
+func (s *stream) refill(why string) { s.ask(func(r *requests) { r.refill = why }) }
+
+// requests are what others want from the machine, the latest of each kind.
+type requests struct {
+	process  float64
+	connects uint64
+	refill   string
+}
+
+func (s *stream) ask(set func(*requests)) {
+	s.mu.Lock()
+	set(&s.requests)
+	s.mu.Unlock()
+	select {
+	case s.ring.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *stream) answer(now time.Time) {
+	s.mu.Lock()
+	r := s.requests
+	s.requests = requests{}
+	s.mu.Unlock()
+	if r.process > 0 && r.connects == s.connects.Load() {
+		s.machine.Process(r.process, now)
+	}
+	if r.refill != "" {
+		s.machine.Refill(r.refill, now)
+	}
+}
+
+// run applies until ctx ends. Then nothing is applied any more.
+func (s *stream) run(ctx context.Context) {
+	s.ctx = ctx
+	defer s.stopReplay()
+	s.machine.Opened(time.Now())
+	var ld load
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		s.publishStats()
+		if at := s.machine.Deadline(); at.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.ring.wake:
+			ld = s.drain(ld)
+		case r := <-s.replies:
+			s.reply(r)
+		case <-timer.C:
+			s.machine.Tick(time.Now())
+		}
+	}
+}
+
+// drain works through what the ring has.
+func (s *stream) drain(old load) load {
+	ld := s.ring.take(old)
+	now := time.Now()
+	for i := range ld.entries {
+		e := &ld.entries[i]
+		switch e.kind {
+		case connected:
+			s.machine.Connected(e.epoch, now)
+		case disconnected:
+			s.machine.Disconnected(e.epoch, now)
+		case gotBatch:
+			payload := ld.buf[e.from:e.to]
+			s.machine.Live(e.epoch, seq.Batch{Seq: e.seq, Time: wire.PeekTime(payload), Body: payload}, now)
+		case gotPlain:
+			s.machine.Unsequenced(e.epoch, seq.Batch{Body: ld.buf[e.from:e.to]}, now)
+		}
+		if i%64 == 63 && s.ctx.Err() != nil {
+			break
+		}
+	}
+	if ld.dropped > 0 {
+		s.log.Warn("events came faster than they could be applied", "dropped", ld.dropped, "up_to", ld.droppedSeq)
+		s.machine.Dropped(ld.droppedEpoch, ld.droppedSeq, now)
+	}
+	s.answer(now)
+	s.decoder.Release()
+	return ld
+}
+
+func (s *stream) reply(r reply) {
+	now := time.Now()
+	switch {
+	case r.err != nil:
+		s.log.Info("replay failed", "error", r.err)
+		s.machine.ReplayFailed(r.token, r.err, now)
+	case r.end:
+		s.machine.ReplayEnd(r.token, now)
+	default:
+		s.machine.Replayed(r.token, r.batch, now)
+	}
+}
+
+// Apply is seq.Sink's: it decodes a batch and hands its events on.
+func (s *stream) Apply(b seq.Batch) seq.Applied {
+	batch, err := s.decoder.Decode(b.Body)
+	a := seq.Applied{Missed: batch.Missed, Lost: batch.Lost, Bad: err != nil}
+	if err != nil || a.Missed+a.Lost > 0 {
+		s.log.Debug("events not understood", "seq", b.Seq, "missed", a.Missed, "lost", a.Lost, "error", s.decoder.LastError)
+	}
+	target := s.target(batch.Rank)
+	if target == kv.NoTarget {
+		a.Missed++
+		return a
+	}
+	for i := range batch.Events {
+		e := &batch.Events[i]
+		e.Target = target
+		switch {
+		case e.Kind == kv.Cleared:
+			a.Cleared = e.AllTiers || e.Tier == kv.GPU && !s.lower
+			s.lower = s.lower && !e.AllTiers
+		case e.Kind == kv.Stored && e.Tier != kv.GPU:
+			s.lower = true
+		}
+		s.hooks.Apply(e)
+	}
+	return a
+}
+
+// target returns the target of a batch: the rank that it says, else ours.
+func (s *stream) target(rank int) kv.Target {
+	if rank == wire.NoRank {
+		rank = s.rank
+	}
+	if t, ok := s.targets[rank]; ok {
+		return t
+	}
+	t := kv.NoTarget
+	if rank < kv.MaxTargets {
+		t = s.hooks.Target(rank)
+	}
+	if t == kv.NoTarget {
+		s.log.Warn("batch of a rank that has no target", "batch_rank", rank)
+		return t
+	}
+	s.targets[rank] = t
+	if s.stats.Why != "" {
+		s.tellTrust(t, s.stats.Trust, s.stats.Why)
+	}
+	return t
+}
+
+// Forget is seq.Sink's.
+func (s *stream) Forget(why string) {
+	s.log.Info("forgetting what the engine held", "reason", why)
+	for _, t := range s.known() {
+		s.hooks.Apply(&kv.Event{Kind: kv.Cleared, AllTiers: true, Target: t})
+	}
+	s.lower = false
+	stats := s.decoder.Stats
+	s.decoder = s.newDecoder()
+	s.decoder.Stats = stats
+	for rank := range s.targets { // a restart may have changed the ranks
+		if t := s.hooks.Target(rank); t != kv.NoTarget {
+			s.targets[rank] = t
+		} else {
+			delete(s.targets, rank)
+		}
+	}
+}
+
+// known returns the targets that this publisher has spoken for; before the first
+// batch, the one that it will probably speak for.
+func (s *stream) known() map[int]kv.Target {
+	if len(s.targets) == 0 {
+		if t := s.hooks.Target(s.rank); t != kv.NoTarget {
+			s.targets[s.rank] = t
+		}
+	}
+	return s.targets
+}
+
+// Trust is seq.Sink's.
+func (s *stream) Trust(t kv.Trust, why string) {
+	s.log.Info("trust", "trust", t.String(), "was", s.stats.Trust.String(), "reason", why)
+	s.mu.Lock()
+	s.stats.Trust, s.stats.Why, s.stats.Since = t, why, time.Now()
+	s.mu.Unlock()
+	for _, target := range s.known() {
+		s.tellTrust(target, t, why)
+	}
+}
+
+func (s *stream) tellTrust(target kv.Target, t kv.Trust, why string) {
+	if s.hooks.Trust != nil {
+		s.hooks.Trust(target, t, why)
+	}
+}
+
+func (s *stream) publishStats() {
+	s.mu.Lock()
+	s.stats.Seq, s.stats.Wire, s.stats.Dropped = s.machine.Stats(), s.decoder.Stats, s.ring.dropCount()
+	s.mu.Unlock()
+}
+
+// snapshot returns the stats; anyone may call it.
+func (s *stream) snapshot() StreamStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
