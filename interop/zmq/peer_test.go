@@ -18,7 +18,7 @@ import (
 
 // peer is a running peer.py.
 type peer struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	in   io.Writer
 	said chan string // every line but events
@@ -28,7 +28,7 @@ type peer struct {
 	disconnects atomic.Int32 // as libzmq's monitor reports them
 }
 
-func start(t *testing.T, role, mode, endpoint string, opts ...string) *peer {
+func start(t testing.TB, role, mode, endpoint string, opts ...string) *peer {
 	t.Helper()
 	python := os.Getenv("KVASIR_ZMQ_PYTHON")
 	if python == "" {
