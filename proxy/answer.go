@@ -262,14 +262,6 @@ func (u *usage) read(c *cursor) {
 	}
 }
 
-// wants reports whether an event, after the first content, must be read: it has
-// more to say than that there are more tokens. Quotes inside of JSON strings are
-// escaped, so a name in quotes is a name.
-func wants(data []byte) bool {
-	return bytes.Contains(data, []byte(`"usage"`)) || bytes.Contains(data, []byte(`"error"`)) ||
-		bytes.Contains(data, []byte(`response.failed`))
-}
-
 // tailUsage finds the usage in the last bytes of a whole answer that was too long to
 // be read whole.
 func tailUsage(tail []byte) (u usage) {

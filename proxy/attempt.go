@@ -86,12 +86,17 @@ func (a *attempt) run() (Reason, sched.Outcome) {
 
 // broke says what a failed round trip means, before anything was passed on.
 func (a *attempt) broke(err error) (Reason, sched.Outcome) {
-	if a.c.r.Context().Err() != nil {
+	if a.clientGone() {
 		return None, sched.Cancelled
 	}
 	why := reasonOf(a.ctx, err)
 	a.note(why, err)
 	return why, sched.Failed
+}
+
+// clientGone reports whether the client has left, or takes nothing any more.
+func (a *attempt) clientGone() bool {
+	return a.c.r.Context().Err() != nil || context.Cause(a.ctx) == errSlow
 }
 
 // request is what the engine gets: the client's method, path, query, headers and body.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"kvasir/fleet"
-	"kvasir/kv"
 	"kvasir/sched"
 )
 
@@ -31,7 +30,6 @@ type call struct {
 	body    *body
 	f       fields
 	route   sched.Request // its Prompt keeps its memory from call to call
-	pinned  []kv.Target   // targets that the client's rank header rules out
 	arrived time.Time     // the body was complete
 	id      string        // X-Request-Id of ours, if it needs one
 
@@ -54,6 +52,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	by     string // name of the replica
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -73,14 +72,30 @@ func (c *call) end() {
 		code = StatusClientGone
 	}
 	c.p.stats.done(c.rt.endpoint, code, c.outcome)
+	c.freeBody()
 	prompt, exclude, held := c.route.Prompt, c.route.Exclude[:0], c.held[:0]
 	if cap(held) > keepHeld {
 		held = nil
 	}
-	*c = call{pinned: c.pinned[:0]}
+	*c = call{}
 	prompt.Tokens = 0
 	c.route.Prompt, c.route.Exclude, c.held = prompt, exclude, held
 	calls.Put(c)
+}
+
+// freeBody gives the request's body up: from here on no other engine will get it.
+func (c *call) freeBody() {
+	if c.body != nil {
+		c.body.release()
+		c.body, c.route.Text = nil, nil
+	}
+}
+
+// start says that the client has something that an engine said: there is no way
+// back, and streams may go on for long.
+func (c *call) start() {
+	c.stage = started
+	c.freeBody()
 }
 
 // refuse answers with a problem, unless the client has something already: then it
@@ -153,6 +168,9 @@ func (c *call) replay() {
 	clientHeader(h, c.last.header)
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // none of ours
+	}
+	if c.p.cfg.Explain {
+		h["X-Kvasir-Replica"] = []string{c.last.by}
 	}
 	c.code = c.last.status
 	c.w.WriteHeader(c.last.status)

@@ -109,7 +109,7 @@ func (c *call) prepare() {
 		c.route.Session = sessionKey("x-session-id", id)
 	}
 	c.pin()
-	if !c.rt.generate || c.rt.endpoint == Passed {
+	if !c.rt.generate || c.rt.kind == token.Other || c.r.Method != http.MethodPost {
 		c.route.Why = "no prompt is read on this path"
 		return
 	}

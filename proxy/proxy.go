@@ -127,6 +127,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // pass takes a request to an engine.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
 	d := dialectOf(rt.endpoint)
+	var b *body
+	if !p.door.isShut() { // else don't read what nobody will get
+		var err error
+		if b, err = readBody(r, p.cfg.MaxBody); err != nil {
+			p.badBody(w, r, rt, err)
+			return
+		}
+	}
 	if !p.door.enter() {
 		w.Header().Set("Connection", "close")
 		p.stats.done(rt.endpoint, http.StatusServiceUnavailable, sched.Open)
@@ -136,13 +144,6 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
 		return
 	}
 	defer p.door.leave()
-
-	b, err := readBody(r, p.cfg.MaxBody)
-	if err != nil {
-		p.badBody(w, r, rt, err)
-		return
-	}
-	defer b.release()
 	c := calls.Get().(*call)
 	c.begin(p, w, r, rt, b)
 	defer c.end()

@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,9 +25,9 @@ func (a *attempt) relay() (Reason, sched.Outcome) {
 	defer chunks.Put(buf)
 
 	why := c.p.reasonOfStatus(resp.StatusCode, c.rt)
-	typ, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	events, document := a.kind()
 	switch {
-	case c.stage != nothing && (resp.StatusCode != http.StatusOK || typ != "text/event-stream"):
+	case c.stage != nothing && !events:
 		// The client has the status and headers of a stream that died before its
 		// first content, and this engine refuses to go on: there is no third way.
 		if why == None {
@@ -37,12 +37,28 @@ func (a *attempt) relay() (Reason, sched.Outcome) {
 		return why, sched.Failed
 	case why != None:
 		return a.keep(buf[:], why)
-	case resp.StatusCode == http.StatusOK && typ == "text/event-stream":
+	case events:
 		return a.relayStream(buf[:])
-	case resp.StatusCode == http.StatusOK && typ == "application/json" && c.rt.generate:
+	case document && c.rt.generate:
 		return a.relayWhole(buf[:])
 	}
 	return a.relayRaw(buf[:])
+}
+
+// kind reports whether the answer is a stream of events, or one JSON document.
+func (a *attempt) kind() (events, document bool) {
+	if a.resp.StatusCode != http.StatusOK {
+		return false, false
+	}
+	typ, _, _ := strings.Cut(a.resp.Header.Get("Content-Type"), ";")
+	typ = strings.TrimSpace(typ)
+	if a.resp.Header.Get("Content-Encoding") != "" {
+		return false, false // not to be read, only to be passed on
+	}
+	if typ == "" {
+		return a.c.f.stream && a.c.rt.generate, false
+	}
+	return strings.EqualFold(typ, "text/event-stream"), strings.EqualFold(typ, "application/json")
 }
 
 // keep keeps an answer that asks for another engine: the client gets it only if
@@ -55,7 +71,7 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 		c.held = append(c.held, buf[:n]...)
 		switch {
 		case err == io.EOF:
-			c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+			a.remember()
 			a.note(why, nil)
 			return why, sched.Failed
 		case err != nil:
@@ -67,11 +83,18 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 	}
 }
 
+// remember keeps what is held as the answer to give if no engine does better.
+func (a *attempt) remember() {
+	c := a.c
+	c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...), a.d.Replica.Name}
+}
+
 // relayStream passes on a stream of events. It holds the answer back until the first
 // content, see release; from there on, every read is one flushed write.
 func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 	c := a.c
 	a.watch = newWatcher()
+	a.watch.anything = !c.rt.generate
 	c.held = c.held[:0]
 	a.mu.Lock()
 	a.stream = true
@@ -83,25 +106,27 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 		a.moved.Store(int64(now.Sub(a.began)))
 		if n > 0 {
 			a.watch.events.feed(buf[:n])
-			if werr := a.pass(buf[:n], now); werr != nil {
+			sick, werr := a.pass(buf[:n], now)
+			if werr != nil {
 				return None, sched.Cancelled
+			}
+			if sick && err == nil {
+				return a.endOfStream(nil, now)
 			}
 		}
 		if err != nil {
 			return a.endOfStream(err, now)
 		}
-		if !a.flows && c.stage != started && a.watch.trouble() != None {
-			return a.endOfStream(nil, now)
-		}
 	}
 }
 
-// pass sends p, or holds it back until there is content.
-func (a *attempt) pass(p []byte, now time.Time) error {
+// pass sends p, or holds it back until there is content. It reports whether the
+// engine has given up while another one may still take the request.
+func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	c := a.c
 	if a.flows {
 		a.progress(now, false)
-		return a.write(p)
+		return false, a.write(p)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,17 +141,17 @@ func (a *attempt) pass(p []byte, now time.Time) error {
 		a.progress(now, false)
 		a.clock.Reset(c.p.cfg.Idle)
 		a.head()
-		c.stage = started
+		c.start()
+	case c.stage != started && a.watch.trouble() != None:
+		return true, nil
 	case !a.released:
-		return nil
-	case a.watch.trouble() != None && c.stage != started:
-		return nil // for another engine, or for endOfStream to pass on
+		return false, nil
 	default:
-		return a.sendHeld()
+		return false, a.sendHeld()
 	}
-	err := a.write(c.held)
+	err = a.write(c.held)
 	c.held = c.held[:0]
-	return err
+	return false, err
 }
 
 // release sends what was held back long enough; the caller holds mu. Comments (keep
@@ -146,7 +171,7 @@ func (a *attempt) sendHeld() error {
 			return c.out.Flush() // the start of an event: wait for the rest of it
 		}
 	} else {
-		c.stage = started
+		c.start()
 	}
 	err := a.write(c.held)
 	c.held = c.held[:0]
@@ -175,7 +200,7 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	w.settle()
 	a.progress(now, true)
 	a.served()
-	if c.r.Context().Err() != nil {
+	if a.clientGone() {
 		return None, sched.Cancelled
 	}
 	why := w.trouble()
@@ -206,7 +231,7 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	if c.stage != started { // complete, with nothing to say
 		a.d.FirstToken(now)
 		a.head()
-		c.stage = started
+		c.start()
 	}
 	if len(c.held) > 0 && a.write(c.held) != nil {
 		return None, sched.Cancelled
@@ -232,7 +257,7 @@ func (a *attempt) keepStream(err error) {
 		c.held = append(c.held, rest...)
 	}
 	if c.stage == nothing && len(c.held) <= 2*maxKept {
-		c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+		a.remember()
 	}
 }
 
@@ -269,15 +294,15 @@ func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
 		}
 	}
 	if why := a.watch.trouble(); why != None {
-		c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...)}
+		a.remember()
 		a.note(why, nil)
 		return why, sched.Failed
 	}
-	a.firstContent(time.Now())
 	a.watch.settle()
 	a.progress(time.Now(), true)
 	a.served()
 	a.head()
+	c.start()
 	if _, err := c.w.Write(c.held); err != nil {
 		return None, sched.Cancelled
 	}
@@ -295,6 +320,9 @@ func (a *attempt) flow(now time.Time) {
 	a.flows = true
 	a.mu.Unlock()
 	a.clock.Reset(a.c.p.cfg.Idle)
+	if a.resp.StatusCode < 300 {
+		a.firstContent(now)
+	}
 }
 
 // relayRaw passes on what is neither a stream of events nor an answer to wait for:
@@ -306,26 +334,19 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 	var tail []byte // of an answer that was too long to be read whole
 	if a.watch != nil {
 		tail = append(tail, c.held[max(0, len(c.held)-maxTail):]...)
-		a.firstContent(time.Now())
 	}
 	a.head()
-	c.stage = started
+	c.start()
 	if a.resp.ContentLength < 0 {
 		c.out.Flush() // the headers, for there may be nothing for long
 	}
-	first := a.watch == nil
 	err := a.writeRaw(c.held)
 	c.held = c.held[:0]
 	for err == nil {
 		var n int
 		n, err = a.resp.Body.Read(buf)
 		if n > 0 {
-			now := time.Now()
-			a.flow(now)
-			if first && good {
-				first = false
-				a.firstContent(now)
-			}
+			a.flow(time.Now())
 			if a.watch != nil {
 				tail = keepTail(tail, buf[:n])
 			}
@@ -335,7 +356,7 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 		}
 	}
 	switch {
-	case c.r.Context().Err() != nil:
+	case a.clientGone():
 		return None, sched.Cancelled
 	case err != io.EOF:
 		a.note(reasonOf(a.ctx, err), err)

@@ -7,6 +7,8 @@ type watcher struct {
 	events eventReader
 	seen   int // events with data
 
+	anything bool // any event counts as content
+
 	content bool // the model has said something
 	tokens  int  // that it has said: one for an event with content, unless told
 	usage   usage
@@ -61,7 +63,8 @@ func (w *watcher) event(data []byte) {
 	}
 	w.failed = w.failed || m.failed
 	w.clientErr = w.clientErr || m.failed && m.clientErr
-	w.aborted = m.aborted && !w.content
+	w.content = w.content || w.anything && !w.failed
+	w.aborted = (w.aborted || m.aborted) && !w.content
 }
 
 // whole takes an answer that is one JSON document.
@@ -73,7 +76,7 @@ func (w *watcher) whole(data []byte) {
 	w.aborted = m.aborted && !m.content
 }
 
-// report tells the number of tokens that the engine has counted, if more than ours.
+// settle takes the number of tokens that the engine has counted, if that is more.
 func (w *watcher) settle() {
 	if w.usage.hasOutput && w.usage.output > w.tokens {
 		w.tokens = w.usage.output

@@ -321,7 +321,6 @@ const (
 	chatPath   = "/v1/chat/completions"
 )
 
-
 // readEvent reads one event of a stream.
 func readEvent(r *bufio.Reader) (string, error) {
 	var ev string
