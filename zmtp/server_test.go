@@ -2,7 +2,9 @@ package zmtp
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -240,4 +242,43 @@ func TestSubBindPeers(t *testing.T) {
 		}
 		s.Close()
 	})
+}
+
+// A listener that fails for a while (no file descriptors) is asked again, ever more slowly.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary(t)
+		m := &memnet{}
+		failures := 3
+		s, err := NewSub(SubConfig{
+			Config: Config{Jitter: func() float64 { return 0 }, Listen: func(ctx context.Context, network, address string) (net.Listener, error) {
+				l, err := m.listen(ctx, network, address)
+				return &flaky{l, &failures}, err
+			}},
+			Message:   func(*Peer, [][]byte) {},
+			Connected: func(p *Peer) { d.write("connected %s", p.Remote) },
+			Retrying:  func(ep string, err error, wait time.Duration) { d.write("%s %v %v", ep, err, wait) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Bind("tcp://h:1")
+		peer := memDial(t, m)
+		peer.meet(1, "PUB", readySub)
+		d.want("0s tcp://h:1 too many open files 50ms", "50ms tcp://h:1 too many open files 100ms", "150ms tcp://h:1 too many open files 200ms", "350ms connected pipe")
+		s.Close()
+	})
+}
+
+type flaky struct {
+	net.Listener
+	failures *int
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if *f.failures > 0 {
+		*f.failures--
+		return nil, errors.New("too many open files")
+	}
+	return f.Listener.Accept()
 }

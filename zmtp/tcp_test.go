@@ -3,6 +3,8 @@ package zmtp
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -132,5 +134,48 @@ func TestReplay(t *testing.T) {
 	}
 	if err := rt.Send("nobody", nil); err != ErrNoPeer {
 		t.Fatalf("Send to nobody: %v", err)
+	}
+}
+
+// The socket file of a dead process is replaced; that of a living one, and a
+// file that is no socket, are not.
+func TestStaleSocketFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	dead, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	bind := func(path string) (*Pub, error) {
+		pub, err := NewPub(PubConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { pub.Close() })
+		_, err = pub.Bind("ipc://" + path)
+		return pub, err
+	}
+	pub, err := bind(path)
+	if err != nil {
+		t.Fatalf("stale file: %v", err)
+	}
+	if _, err := bind(path); err == nil {
+		t.Error("took a living publisher's path")
+	}
+	pub.Close()
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket file stays after Close: %v", err)
+	}
+	other := filepath.Join(dir, "file")
+	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bind(other); err == nil {
+		t.Error("took the path of a file")
+	}
+	if b, err := os.ReadFile(other); string(b) != "precious" {
+		t.Errorf("the file: %q %v", b, err)
 	}
 }
