@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// maxID bounds token ids: the cache and the pair tables pack them in 21 bits.
-const maxID = 1<<21 - 1
+// maxID bounds token ids: the cache packs them in 21 bits, all ones for none.
+const maxID = 1<<21 - 2
 
 // Unsupported says that a tokenizer needs something this package does not do.
 // The caller is expected to have the engine tokenize instead.

@@ -23,6 +23,7 @@ type model struct {
 	// nothing but replace spaces (0x2581 for Gemma); else 0.
 	spaceAs rune
 
+	single   [256]uint32 // the token of one ASCII character, or noID
 	chars    charTable
 	asciiVal []uint64 // pair value of two ASCII characters, by first<<7 | second
 }
@@ -86,6 +87,12 @@ func newModel(s *spec, rank func(i int) uint32, spaceAs rune) (*model, error) {
 	}
 	m.seams = newSeams(m, s.merges)
 	m.fillChars(s.merges, rank)
+	for c := range m.single {
+		m.single[c] = noID
+		if c < utf8.RuneSelf {
+			m.single[c] = m.chars.get(rune(c))
+		}
+	}
 	m.asciiVal = make([]uint64, 1<<14)
 	for a := range 128 {
 		for b := range 128 {

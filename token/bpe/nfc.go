@@ -1,6 +1,7 @@
 package bpe
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -38,7 +39,8 @@ var nfcData = sync.OnceValue(func() *nfcTables {
 func nfcChange(b []byte) int {
 	for i := 0; i < len(b); {
 		if b[i] < utf8.RuneSelf {
-			i++
+			for i++; i+8 <= len(b) && binary.LittleEndian.Uint64(b[i:])&0x8080808080808080 == 0; i += 8 {
+			}
 			continue
 		}
 		r, n := decode(b, i)

@@ -66,7 +66,7 @@ func newPretokenizer(file string, c *component) (*pretokenizer, error) {
 		list, path = c.Pretokenizers, path+".pretokenizers"
 	}
 	if isDeepSeek(list) {
-		p.stages = append(p.stages, stage{scan: scanner{kind: scanDeepSeek}})
+		p.stages = append(p.stages, stage{scan: scanner{kind: scanDeepSeek, digits: 3}})
 		list = list[3:]
 	}
 	for i := range list {
@@ -290,19 +290,40 @@ func (t *Tokenizer) split(dst []uint32, b []byte, lo, hi, k int, s *scratch) []u
 	return dst
 }
 
-// scan is the last stage of nearly every model: one loop per expression, so
-// that the calls are direct ones.
+// scan is the last stage of nearly every model: one loop per expression, with
+// its short cuts in front.
 func (t *Tokenizer) scan(dst []uint32, b []byte, p *scanner, s *scratch) []uint32 {
 	switch p.kind {
 	case scanWords:
 		for i := 0; i < len(b); {
-			e := p.words(b, i)
+			e := letterWord(b, i)
+			if e == i {
+				if e = p.asciiWord(b, i); e == i {
+					e = p.words(b, i)
+				}
+			}
 			dst = t.word(dst, b, i, e, s)
 			i = e
 		}
 	case scanCases:
 		for i := 0; i < len(b); {
-			e := p.cases(b, i)
+			e := caseWord(b, i)
+			if e == i {
+				if e = p.asciiWord(b, i); e == i {
+					e = p.cases(b, i)
+				}
+			}
+			dst = t.word(dst, b, i, e, s)
+			i = e
+		}
+	case scanDeepSeek:
+		for i := 0; i < len(b); {
+			e := letterWord(b, i)
+			if e == i {
+				if e = p.asciiWord(b, i); e == i {
+					e = deepSeek(b, i)
+				}
+			}
 			dst = t.word(dst, b, i, e, s)
 			i = e
 		}

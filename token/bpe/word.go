@@ -5,18 +5,64 @@ import "unicode/utf8"
 // word appends the ids of the pre-token b[i:j]. b is the text around it, so
 // that the key can be read in whole machine words.
 func (t *Tokenizer) word(dst []uint32, b []byte, i, j int, s *scratch) []uint32 {
-	if j-i <= maxKey {
-		var k key
-		k.load(b, i, j)
-		if out, ok := t.cache.get(dst, &k, uint64(j-i)); ok {
+	if j-i <= shortKey {
+		if j-i == 1 {
+			if id := t.model.single[b[i]]; id != noID {
+				return append(dst, id)
+			}
+		}
+		k0, k1 := shortWord(b, i, j)
+		if out, ok := t.cache.getShort(dst, k0, k1); ok {
 			return out
 		}
-		was := len(dst)
-		dst = t.fresh(dst, b[i:j], s)
-		t.cache.put(&k, uint64(j-i), dst[was:])
-		return dst
+		return t.miss(dst, b, i, j, 0, k0, k1, s)
 	}
-	return t.fresh(dst, b[i:j], s)
+	return t.longer(dst, b, i, j, 0, s)
+}
+
+// miss encodes a short word, or part of one, that the cache did not know.
+func (t *Tokenizer) miss(dst []uint32, b []byte, i, j int, flag uint64, k0, k1 uint64, s *scratch) []uint32 {
+	k := [4]uint64{k0, k1}
+	if out, ok := t.cache.getLong(dst, &k); ok {
+		return out
+	}
+	was := len(dst)
+	dst = t.uncached(dst, b[i:j], flag, s)
+	switch n := len(dst) - was; {
+	case n == 0:
+	case n <= shortIDs:
+		t.cache.putShort(k0, k1, dst[was:])
+	case n <= longIDs:
+		t.cache.putLong(&k, dst[was:])
+	}
+	return dst
+}
+
+// longer is word for more than 15 bytes, and for parts of words. flag is
+// partial or 0.
+func (t *Tokenizer) longer(dst []uint32, b []byte, i, j int, flag uint64, s *scratch) []uint32 {
+	if j-i > longKey {
+		return t.uncached(dst, b[i:j], flag, s)
+	}
+	k := longWord(b, i, j)
+	k[3] |= flag << 56
+	out, ok := t.cache.getLong(dst, &k)
+	if ok {
+		return out
+	}
+	was := len(dst)
+	dst = t.uncached(dst, b[i:j], flag, s)
+	if n := len(dst) - was; n > 0 && n <= longIDs {
+		t.cache.putLong(&k, dst[was:])
+	}
+	return dst
+}
+
+func (t *Tokenizer) uncached(dst []uint32, b []byte, flag uint64, s *scratch) []uint32 {
+	if flag != 0 {
+		return t.model.encode(dst, b, s)
+	}
+	return t.fresh(dst, b, s)
 }
 
 // fresh is word without looking for the whole word in the cache.
@@ -53,22 +99,19 @@ func (t *Tokenizer) part(dst []uint32, b []byte, i, j int, s *scratch) []uint32 
 			return append(dst, id)
 		}
 	}
-	if j-i > maxKey {
-		return m.encode(dst, b[i:j], s)
-	}
-	n := uint64(j - i)
+	flag := uint64(0)
 	if m.ignoreMerges {
-		n |= partial
+		flag = partial
 	}
-	var k key
-	k.load(b, i, j)
-	if out, ok := t.cache.get(dst, &k, n); ok {
+	if j-i > shortKey {
+		return t.longer(dst, b, i, j, partial, s)
+	}
+	k0, k1 := shortWord(b, i, j)
+	k1 |= flag << 56
+	if out, ok := t.cache.getShort(dst, k0, k1); ok {
 		return out
 	}
-	was := len(dst)
-	dst = m.encode(dst, b[i:j], s)
-	t.cache.put(&k, n, dst[was:])
-	return dst
+	return t.miss(dst, b, i, j, partial, k0, k1, s)
 }
 
 // end returns the first seam of b behind i, or len(b).
