@@ -228,13 +228,6 @@ func (e *fakeEngine) publish(store bool, h kv.Handle) {
 	e.pub.Send([]byte("kv"), binary.BigEndian.AppendUint64(nil, n), b)
 }
 
-// truncate drops the oldest batches of the buffer.
-func (e *fakeEngine) truncate(n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.buffer, e.first = e.buffer[n:], e.first+uint64(n)
-}
-
 // payload is a batch of one event in vLLM's array form.
 func payload(ts float64, rank int, store bool, h uint64) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{0x93, 0xcb}, math.Float64bits(ts))
