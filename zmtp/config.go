@@ -42,7 +42,8 @@ type Config struct {
 	// Heartbeat is the interval between PINGs. A 3.1 peer from which nothing
 	// came for 3 intervals is disconnected, and is told to think the same of us
 	// (TTL = 3 x interval). Negative: no heartbeats; then only the TTL in
-	// the peer's PINGs, if any, limits its silence. Accepted: >= 10 ms.
+	// the peer's PINGs, if any, limits its silence, and a peer that pings may give us up
+	// while a handler blocks, because only our own PINGs go on then. Accepted: >= 10 ms.
 	Heartbeat time.Duration
 	// HandshakeTimeout limits dialling, and then greeting plus READY.
 	HandshakeTimeout time.Duration
