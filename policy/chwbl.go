@@ -55,6 +55,7 @@ func (p *chwbl) key(req *Request) uint64 {
 func (p *chwbl) Pick(req *Request, cands []Candidate) int {
 	key := p.key(req)
 	if key == 0 {
+		req.Branch = "no key"
 		return p.none.Pick(req, cands)
 	}
 	p.ring.prepare(cands)

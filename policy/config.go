@@ -25,6 +25,14 @@ type Config struct {
 	RayPrefix    RayPrefix    `yaml:"ray_prefix"`
 	SGLang       SGLang       `yaml:"sglang_cache_aware"`
 	LLMD         LLMD         `yaml:"llmd"`
+
+	// Combinators, around any policy.
+	Guard     Guard     `yaml:"guard"`
+	Explore   Explore   `yaml:"explore"`
+	MinSpread MinSpread `yaml:"min_spread"`
+	Dwell     Dwell     `yaml:"dwell"`
+	HotPrefix HotPrefix `yaml:"hot_prefix"`
+	Shed      Shed      `yaml:"shed"`
 }
 
 // Defaults returns the settings with which every policy behaves as its original
@@ -45,6 +53,13 @@ func Defaults() Config {
 		RayPrefix:    defaultRayPrefix(),
 		SGLang:       defaultSGLang(),
 		LLMD:         defaultLLMD(),
+
+		Guard:     Guard{By: "tokens", Abs: 100000, Rel: 2},
+		Explore:   Explore{Share: .01, Extra: 2},
+		MinSpread: MinSpread{Floor: .1, Window: time.Minute, Cold: 1024},
+		Dwell:     Dwell{For: 10 * time.Second, Gain: .1, Step: .01, MaxWait: 2 * time.Second},
+		HotPrefix: HotPrefix{HalfLife: time.Minute, Hot: 1.25, Fill: .8},
+		Shed:      Shed{Queue: 5, KVUsage: .8},
 	}
 }
 
@@ -67,6 +82,12 @@ func (c *Config) Validate() error {
 		c.RayPrefix.validate,
 		c.SGLang.validate,
 		c.LLMD.validate,
+		c.Guard.validate,
+		c.Explore.validate,
+		c.MinSpread.validate,
+		c.Dwell.validate,
+		c.HotPrefix.validate,
+		c.Shed.validate,
 	} {
 		if err := check(); err != nil {
 			return err

@@ -49,6 +49,7 @@ func (p *hrw) Terms() ([]string, string) { return nil, "points" }
 
 func (p *hrw) Pick(req *Request, cands []Candidate) int {
 	if req.SessionHash == 0 {
+		req.Branch = "no key"
 		return p.none.Pick(req, cands)
 	}
 	return highestScore(h64(req.SessionHash), cands)
@@ -98,6 +99,7 @@ type prefixHash struct {
 
 func (p *prefixHash) Pick(req *Request, cands []Candidate) int {
 	if len(req.Hashes) == 0 || req.BlockSize <= 0 {
+		req.Branch = "no key"
 		return p.none.Pick(req, cands)
 	}
 	k := min(max(1, p.cfg.Tokens/req.BlockSize), len(req.Hashes))

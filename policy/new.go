@@ -17,7 +17,7 @@ func New(cfg Config, intn func(int) int) (Policy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return build(&cfg, cfg.Name, intn), nil
+	return combine(&cfg, build(&cfg, cfg.Name, intn), intn), nil
 }
 
 // build is the switch. cfg is valid.
@@ -80,7 +80,13 @@ type Need struct {
 }
 
 // Needs returns what the policy that cfg names needs. cfg must be valid.
-func Needs(cfg Config) Need { return needs(&cfg, cfg.Name) }
+func Needs(cfg Config) Need {
+	n := needs(&cfg, cfg.Name)
+	n.Session = n.Session || cfg.Dwell.Enabled
+	n.Tokens = n.Tokens || cfg.HotPrefix.Enabled
+	n.Dispatch = n.Dispatch || cfg.HotPrefix.Enabled || cfg.MinSpread.Enabled
+	return n
+}
 
 func needs(cfg *Config, name string) Need {
 	switch name {

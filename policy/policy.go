@@ -106,6 +106,10 @@ type Request struct {
 	// Override replaces parts of the configuration of `dynamo` for this
 	// request. nil: none.
 	Override *DynamoOverride
+
+	// Branch is written by Pick: which rule decided, "" for the policy's only
+	// one. It is a constant string, for receipts.
+	Branch string
 }
 
 // MaxTerms bounds the number of cost terms.

@@ -51,12 +51,36 @@ func run(p Policy, req *Request, cands []Candidate) int {
 	return i
 }
 
+// every returns the configurations to try what must hold for all of them: each
+// policy, and each combinator around two of them.
+func every() map[string]Config {
+	all := map[string]Config{}
+	for _, name := range Names() {
+		all[name] = named(name)
+	}
+	for _, name := range []string{"marginal", "ray_prefix"} {
+		for wrap, enable := range map[string]func(*Config){
+			"guard":      func(c *Config) { c.Guard.Enabled = true },
+			"explore":    func(c *Config) { c.Explore.Enabled = true; c.Explore.Share = .3 },
+			"min_spread": func(c *Config) { c.MinSpread.Enabled = true },
+			"dwell":      func(c *Config) { c.Dwell.Enabled = true },
+			"hot_prefix": func(c *Config) { c.HotPrefix.Enabled = true },
+			"shed":       func(c *Config) { c.Shed.Enabled = true },
+		} {
+			c := named(name)
+			enable(&c)
+			all[wrap+"("+name+")"] = c
+		}
+	}
+	return all
+}
+
 // Every policy: builds from the defaults, picks a candidate on an idle, a busy,
 // a blind and a one-target fleet, and doesn't allocate while it does.
 func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
-	for _, name := range Names() {
+	for name, cfg := range every() {
 		t.Run(name, func(t *testing.T) {
-			p := must(t, named(name), seeded(1))
+			p := must(t, cfg, seeded(1))
 			cands := fleet(16)
 			for i := range cands {
 				cands[i].Load = kv.Load{Requests: i % 5, Prefilling: i % 2, Prefill: i * 300, Prompt: i * 1000, DecodeBlocks: i * 60, NewBlocks: 40, Decode: i * 700}
@@ -90,16 +114,16 @@ func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
 					t.Errorf("terms %v in %q", names, unit)
 				}
 			}
-			Needs(named(name))
+			Needs(cfg)
 		})
 	}
 }
 
 // Pick changes nothing: asked twice with the same dice, it says the same.
 func TestPickIsADryRun(t *testing.T) {
-	for _, name := range Names() {
+	for name, cfg := range every() {
 		intn := seeded(3)
-		p := must(t, named(name), func(n int) int { return intn(n) })
+		p := must(t, cfg, func(n int) int { return intn(n) })
 		cands := fleet(5)
 		r := rand.New(rand.NewPCG(9, 9))
 		for k := range 200 {

@@ -83,8 +83,10 @@ func (p *rayPrefix) Pick(req *Request, cands []Candidate) int {
 		lo, hi = min(lo, cands[i].Load.Requests), max(hi, cands[i].Load.Requests)
 	}
 	if p.cfg.Imbalance >= 0 && hi-lo > p.cfg.Imbalance {
+		req.Branch = "imbalanced"
 		return fallback
 	}
+	req.Branch = "no text"
 	if p.tree != nil && req.Text != nil {
 		if len(req.Text) == 0 {
 			return fallback
@@ -101,7 +103,7 @@ func (p *rayPrefix) Pick(req *Request, cands []Candidate) int {
 			}
 			c.Terms = [MaxTerms]float64{float64(m), float64(c.Load.Requests), float64(p.tree.size[c.Target])}
 		}
-		return p.group(cands, known)
+		return p.group(req, cands, known)
 	}
 	if len(req.Hashes) == 0 && req.Tokens == 0 {
 		return fallback
@@ -113,12 +115,16 @@ func (p *rayPrefix) Pick(req *Request, cands []Candidate) int {
 		best = max(best, m)
 		c.Terms = [MaxTerms]float64{float64(m), float64(c.Load.Requests), float64(c.Held)}
 	}
-	return p.group(cands, best > 0 && float64(best) >= p.cfg.MatchRate*float64(tokensOf(req)))
+	return p.group(req, cands, best > 0 && float64(best) >= p.cfg.MatchRate*float64(tokensOf(req)))
 }
 
 // group picks the shortest queue among the longest matches, or among those with
 // the least text.
-func (p *rayPrefix) group(cands []Candidate, match bool) int {
+func (p *rayPrefix) group(req *Request, cands []Candidate, match bool) int {
+	req.Branch = "least text"
+	if match {
+		req.Branch = "match"
+	}
 	top, least := cands[0].Terms[0], cands[0].Terms[2]
 	for i := range cands {
 		top, least = max(top, cands[i].Terms[0]), min(least, cands[i].Terms[2])

@@ -35,6 +35,7 @@ func newSession(cfg Session, none Policy) *session {
 
 func (p *session) Pick(req *Request, cands []Candidate) int {
 	if req.SessionHash == 0 {
+		req.Branch = "no key"
 		return p.none.Pick(req, cands)
 	}
 	p.ring.prepare(cands)

@@ -91,10 +91,11 @@ func (p *sglang) Pick(req *Request, cands []Candidate) int {
 		c.Terms = [MaxTerms]float64{0, c.Cost}
 	}
 	if p.imbalanced(cands) {
+		req.Branch = "imbalanced"
 		return p.leastLoaded(cands)
 	}
 	if p.tree != nil && req.Text != nil {
-		return p.byText(req.Text, cands)
+		return p.byText(req, cands)
 	}
 	return p.byIndex(req, cands)
 }
@@ -129,13 +130,15 @@ func (p *sglang) leastLoaded(cands []Candidate) int {
 	return best
 }
 
-func (p *sglang) byText(text []byte, cands []Candidate) int {
+func (p *sglang) byText(req *Request, cands []Candidate) int {
 	p.seat.set(cands)
-	text = p.clip(text)
+	text := p.clip(req.Text)
 	matched, at := p.tree.match(text, &p.seat)
 	if at == nil || float64(matched) <= p.cfg.CacheThreshold*float64(len(text)) {
+		req.Branch = "no match"
 		return p.leastLoaded(cands)
 	}
+	req.Branch = "match"
 	// Upstream takes any of the node's targets, by the order of a hash map; the
 	// one that used it last is the likeliest to have it still.
 	best := -1
@@ -172,8 +175,10 @@ func (p *sglang) byIndex(req *Request, cands []Candidate) int {
 		limit = 0
 	}
 	if cands[best].Terms[0] > limit {
+		req.Branch = "match"
 		return best
 	}
+	req.Branch = "no match"
 	return p.leastLoaded(cands)
 }
 

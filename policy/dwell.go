@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"time"
+
+	"kvasir/kv"
+)
+
+// Dwell configures the minimum stay of a session on a target.
+type Dwell struct {
+	Enabled bool          `yaml:"enabled"`
+	For     time.Duration `yaml:"for"`      // how long after a placement it holds
+	Gain    float64       `yaml:"gain"`     // a move must be cheaper by this share of the cost,
+	Step    float64       `yaml:"step"`     // and by this many seconds, where costs are seconds
+	MaxWait time.Duration `yaml:"max_wait"` // no session stays where it would wait longer
+}
+
+func (c *Dwell) validate() error {
+	if err := checkDuration("policy.dwell.for", c.For, 0, time.Hour); err != nil {
+		return err
+	}
+	if err := checkRange("policy.dwell.gain", c.Gain, 0, 1); err != nil {
+		return err
+	}
+	if err := checkRange("policy.dwell.step", c.Step, 0, 60); err != nil {
+		return err
+	}
+	return checkDuration("policy.dwell.max_wait", c.MaxWait, 0, time.Hour)
+}
+
+// dwell keeps a session where it was placed last unless there is a reason to
+// move: after an autoscale event, or between two targets that cost about the
+// same, sessions would go back and forth and leave their cache behind each time.
+// Sessions are remembered in a table of fixed size; who falls out of it is merely
+// free to move.
+type dwell struct {
+	chain
+	cfg     Dwell
+	seconds bool
+	seat    seats
+	table   [][4]stay // by the low bits of the session's hash; 4 sessions each
+}
+
+type stay struct {
+	session uint64
+	since   time.Time
+	target  kv.Target
+}
+
+const dwellSets = 1 << 14 // 65,536 sessions, 2.6 MB
+
+func newDwell(cfg Dwell, inner Policy) *dwell {
+	return &dwell{chain: chain{inner}, cfg: cfg, seconds: inSeconds(inner), table: make([][4]stay, dwellSets)}
+}
+
+func (p *dwell) find(session uint64) *stay {
+	set := &p.table[h64(session)%dwellSets]
+	for i := range set {
+		if set[i].session == session {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+func (p *dwell) Pick(req *Request, cands []Candidate) int {
+	best := p.inner.Pick(req, cands)
+	if req.SessionHash == 0 {
+		return best
+	}
+	s := p.find(req.SessionHash)
+	if s == nil || req.Now.Sub(s.since) >= p.cfg.For || s.target == cands[best].Target {
+		return best
+	}
+	p.seat.set(cands)
+	home := p.seat.of(s.target)
+	if home < 0 || cands[home].Cost == infinity || cands[home].Load.Wait > p.cfg.MaxWait {
+		return best
+	}
+	c := cands[home].Cost
+	limit := c - p.cfg.Gain*max(c, -c)
+	if p.seconds {
+		limit -= p.cfg.Step
+	}
+	if cands[best].Cost < limit {
+		return best
+	}
+	req.Branch = "dwell"
+	return home
+}
+
+func (p *dwell) Placed(req *Request, cands []Candidate, i int) {
+	p.chain.Placed(req, cands, i)
+	if req.SessionHash == 0 {
+		return
+	}
+	s := p.find(req.SessionHash)
+	if s == nil {
+		set := &p.table[h64(req.SessionHash)%dwellSets]
+		s = &set[0]
+		for k := range set {
+			if set[k].since.Before(s.since) {
+				s = &set[k]
+			}
+		}
+	}
+	*s = stay{req.SessionHash, req.Now, cands[i].Target}
+}
+
+func (p *dwell) Forget(t kv.Target) {
+	for i := range p.table {
+		for k := range p.table[i] {
+			if p.table[i][k].target == t {
+				p.table[i][k] = stay{}
+			}
+		}
+	}
+	p.chain.Forget(t)
+}

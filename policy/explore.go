@@ -1,0 +1,43 @@
+package policy
+
+// Explore configures exploration around any policy.
+type Explore struct {
+	Enabled bool    `yaml:"enabled"`
+	Share   float64 `yaml:"share"`     // of requests that are placed elsewhere
+	Extra   float64 `yaml:"max_extra"` // cost in seconds that it may be worse by; ignored for policies with another unit
+}
+
+func (c *Explore) validate() error {
+	if err := checkRange("policy.explore.share", c.Share, 0, .5); err != nil {
+		return err
+	}
+	return checkRange("policy.explore.max_extra", c.Extra, 0, 3600)
+}
+
+// explore places a small share of requests on a target that isn't the best, to
+// warm it: one that is new, or came back empty, never looks good to a policy that
+// follows the cache. Such requests are marked by Request.Branch, so that figures
+// about the policy can leave them out.
+type explore struct {
+	chain
+	cfg     Explore
+	seconds bool
+	intn    func(int) int
+}
+
+func (p *explore) Pick(req *Request, cands []Candidate) int {
+	best := p.inner.Pick(req, cands)
+	if len(cands) < 2 || uniform(p.intn) >= p.cfg.Share {
+		return best
+	}
+	i := p.intn(len(cands) - 1)
+	if i >= best {
+		i++
+	}
+	c := &cands[i]
+	if c.Cost == infinity || p.seconds && c.Cost-cands[best].Cost > p.cfg.Extra {
+		return best
+	}
+	req.Branch = "explore"
+	return i
+}

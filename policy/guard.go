@@ -1,0 +1,88 @@
+package policy
+
+// Guard configures the hard switch around any policy.
+type Guard struct {
+	Enabled bool `yaml:"enabled"`
+	// By is "tokens" (owed prefill and prompts in flight) or "requests". A few
+	// long contexts fill a target at a small count of requests.
+	By  string  `yaml:"by"`
+	Abs int     `yaml:"abs"` // imbalanced: the most loaded exceeds the least by more than this,
+	Rel float64 `yaml:"rel"` // and is more than this many times as loaded
+}
+
+func (c *Guard) validate() error {
+	if err := checkName("policy.guard.by", c.By, []string{"requests", "tokens"}); err != nil {
+		return err
+	}
+	if err := checkInt("policy.guard.abs", c.Abs, 0, 1<<40); err != nil {
+		return err
+	}
+	return checkRange("policy.guard.rel", c.Rel, 1, 1e6)
+}
+
+// guard goes to the least loaded target while loads are out of balance, and leaves
+// the choice to the policy inside otherwise. It prevents that an affinity policy
+// buries one target. Once it has tripped it holds until the difference is half of
+// what tripped it, or it would flap at the threshold.
+type guard struct {
+	chain
+	cfg  Guard
+	on   bool
+	intn func(int) int
+}
+
+func (p *guard) load(c *Candidate) int {
+	if p.cfg.By == "requests" {
+		return c.Load.Requests
+	}
+	return c.Load.Prefill + c.Load.Prompt
+}
+
+func (p *guard) tripped(cands []Candidate) bool {
+	lo, hi := p.load(&cands[0]), 0
+	for i := range cands {
+		l := p.load(&cands[i])
+		lo, hi = min(lo, l), max(hi, l)
+	}
+	limit := p.cfg.Abs
+	if p.on {
+		limit /= 2
+	}
+	return hi-lo > limit && float64(hi) > p.cfg.Rel*float64(lo)
+}
+
+func (p *guard) Pick(req *Request, cands []Candidate) int {
+	// The inner policy prices the candidates in any case: the receipt shows
+	// what the guard overruled, and the ledger books its predictions.
+	i := p.inner.Pick(req, cands)
+	if !p.tripped(cands) {
+		return i
+	}
+	req.Branch = "guard"
+	best, n := 0, 0
+	for k := range cands {
+		switch l, b := p.load(&cands[k]), p.load(&cands[best]); {
+		case l < b:
+			best, n = k, 1
+		case l == b:
+			n++
+		}
+	}
+	if n <= 1 {
+		return best
+	}
+	k := p.intn(n)
+	for i := best; ; i++ {
+		if p.load(&cands[i]) == p.load(&cands[best]) {
+			if k == 0 {
+				return i
+			}
+			k--
+		}
+	}
+}
+
+func (p *guard) Placed(req *Request, cands []Candidate, i int) {
+	p.on = p.tripped(cands)
+	p.chain.Placed(req, cands, i)
+}
