@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"kvasir/config"
+	"kvasir/router"
+)
+
+// serveFlags mirror the file; what is given on the command line wins over it.
+type serveFlags struct {
+	Config string         `short:"c" type:"existingfile" placeholder:"FILE" help:"YAML file; flags win over it."`
+	Engine []string       `short:"e" sep:"none" placeholder:"URL" help:"An engine, repeatable: http://HOST:PORT[,events=tcp://…][,replay=tcp://…][,ranks=N]. Events are found by asking the engine unless given."`
+	Listen string         `placeholder:":8080" help:"Address for OpenAI-compatible traffic."`
+	Admin  string         `placeholder:"127.0.0.1:8081" help:"Address for metrics, fleet and receipts; off for none."`
+	Policy string         `short:"p" placeholder:"dynamo" help:"Which policy picks the engine; kvasir check lists them."`
+	Drain  *time.Duration `placeholder:"2m" help:"How long open requests may take to end after SIGTERM."`
+	Quiet  bool           `name:"no-headers" help:"Leave the x-kvasir-* headers out of answers."`
+}
+
+// config joins defaults, file and flags.
+func (f *serveFlags) config() (config.Config, error) {
+	cfg := config.Defaults()
+	if f.Config != "" {
+		var err error
+		if cfg, err = config.Load(f.Config); err != nil {
+			return cfg, err
+		}
+	}
+	if len(f.Engine) > 0 {
+		cfg.Engines = nil
+		for _, s := range f.Engine {
+			e, err := config.ParseEngine(s)
+			if err != nil {
+				return cfg, err
+			}
+			cfg.Engines = append(cfg.Engines, e)
+		}
+	}
+	if f.Listen != "" {
+		cfg.Listen = f.Listen
+	}
+	if f.Admin != "" {
+		cfg.Admin = f.Admin
+	}
+	if f.Policy != "" {
+		cfg.Policy.Name = f.Policy
+	}
+	if f.Drain != nil {
+		cfg.Drain = *f.Drain
+	}
+	if f.Quiet {
+		cfg.Proxy.Explain = false
+	}
+	return cfg, cfg.Validate()
+}
+
+type serveCmd struct {
+	serveFlags
+	LogFormat string `default:"text" enum:"text,json" help:"Log lines as text or json."`
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least severe line to log."`
+}
+
+func (serveCmd) Help() string {
+	return `Examples:
+  kvasir serve --engine http://10.0.0.1:8000 --engine http://10.0.0.2:8000
+  kvasir serve --engine http://a:8000,events=tcp://a:5557,replay=tcp://a:5558 --policy least_load
+  kvasir serve --config kvasir.yaml
+
+For exact tokens vLLM needs --enable-scale-out (render endpoints), for events
+--kv-events-config '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}',
+for the comparison of predictions --enable-prompt-tokens-details. kvasir check tells what is missing.
+
+SIGTERM drains: no new requests, open ones end. A second signal stops at once.`
+}
+
+func (c serveCmd) Run(ctx context.Context) error {
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(c.LogFormat, c.LogLevel)
+	if err != nil {
+		return err
+	}
+	r, err := router.New(cfg, log, version())
+	if err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	if err := r.Start(life); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	drain, stop := secondSignal(life)
+	defer stop()
+	err = r.Drain(drain)
+	end()
+	r.Close()
+	return err
+}
+
+func newLogger(format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: %w", level, err)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+}

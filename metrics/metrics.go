@@ -1,0 +1,221 @@
+// Package metrics shows the router's figures to Prometheus. It keeps none of its
+// own: each scrape reads the counters of the packages that own them.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"kvasir/fleet"
+	"kvasir/kv"
+	"kvasir/proxy"
+	"kvasir/sched"
+	"kvasir/token"
+)
+
+// Parts are what is read.
+type Parts struct {
+	Fleet   *fleet.Table
+	Sched   *sched.Scheduler
+	Proxy   *proxy.Proxy
+	Tokens  func() token.RemoteStats
+	Blocks  func(t kv.Target) [kv.NumTiers]int // what the index has of t, by tier
+	Events  func() Events
+	Version string
+	Now     func() time.Time
+}
+
+// Events counts what came from the engines' event streams.
+type Events struct {
+	Batches       uint64 // applied
+	Events        uint64 // understood
+	Gaps          uint64 // times that a number was missing
+	Duplicates    uint64 // batches that came again
+	Restarts      uint64 // of engines
+	Replays       uint64 // asked for
+	ReplaysFailed uint64 // of those, not answered or broken off
+	Dropped       uint64 // batches that found no room
+	Forgets       uint64 // times that all about a target was forgotten
+	Malformed     uint64 // events or batches
+	Unknown       uint64 // events of unknown types
+}
+
+// Handler serves the figures in Prometheus's text format.
+func Handler(p Parts) http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(&collector{p}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("kvasir_"+name, help, labels, nil)
+}
+
+// Metrics of the front door.
+var (
+	build      = desc("build_info", "Always 1.", "version")
+	requests   = desc("requests_total", "Requests that have ended. code 499: the client left first; code 0: any other.", "endpoint", "code", "outcome")
+	open       = desc("open_requests", "Requests now.")
+	retries    = desc("retries_total", "Requests that were given to another engine, by what the first one did.", "reason")
+	failures   = desc("engine_failures_total", "Engines' failures, retried or not.", "reason")
+	firstToken = desc("first_token_seconds", "From a request's arrival to its first content.")
+	overhead   = desc("overhead_seconds", "From a request's arrival to its dispatch, wait for tokens included.")
+	tokenWait  = desc("token_wait_seconds", "Of the overhead, the wait for token ids.")
+	decision   = desc("decision_seconds", "Of the overhead, the decision itself: match, pick and book.")
+)
+
+// Metrics of tokens.
+var (
+	renders      = desc("token_questions_total", "Questions to engines for token ids.")
+	renderFailed = desc("token_questions_failed_total", "Requests whose token ids could not be had.")
+	renderHits   = desc("token_cache_hits_total", "Requests whose token ids were kept from an equal one.")
+	renderMisses = desc("token_cache_misses_total", "Requests whose token ids were not kept.")
+	renderBytes  = desc("token_cache_bytes", "Memory of kept token ids.")
+)
+
+// Metrics of replicas and targets.
+var (
+	replicaUp    = desc("replica_up", "1 if the replica takes requests.", "replica")
+	replicaState = desc("replica_state", "1 for the state that the replica is in.", "replica", "state")
+
+	trust        = desc("target_trust", "1 for the state of trust that the target is in.", "replica", "rank", "state")
+	heldBlocks   = desc("target_held_blocks", "Blocks that the index has for the target.", "replica", "rank", "tier")
+	decisions    = desc("target_decisions_total", "Requests sent there.", "replica", "rank")
+	failed       = desc("target_failed_total", "Requests that failed there.", "replica", "rank")
+	owedRequests = desc("target_requests", "Requests admitted and not done.", "replica", "rank")
+	owedPrefill  = desc("target_prefill_tokens", "Prompt tokens owed.", "replica", "rank")
+	owedDecode   = desc("target_decode_blocks", "Distinct blocks of the requests admitted and not done.", "replica", "rank")
+	predicted    = desc("target_predicted_cached_tokens_total", "Prompt tokens predicted cached, over requests whose usage is known.", "replica", "rank")
+	served       = desc("target_served_cached_tokens_total", "Prompt tokens reported cached, over the same requests.", "replica", "rank")
+	phantom      = desc("target_phantom_tokens_total", "Tokens predicted cached but not served from cache.", "replica", "rank")
+	missed       = desc("target_missed_tokens_total", "Tokens served from cache but not predicted.", "replica", "rank")
+)
+
+// Metrics of the event streams, in the order of Events' fields.
+var eventDescs = [...]*prometheus.Desc{
+	desc("event_batches_total", "Event batches applied, live and by replay."),
+	desc("events_total", "Events understood."),
+	desc("event_gaps_total", "Times that a batch was missing."),
+	desc("event_duplicates_total", "Batches that came again."),
+	desc("event_restarts_total", "Restarts of engines, as their streams show them."),
+	desc("event_replays_total", "Replays asked for."),
+	desc("event_replays_failed_total", "Replays that were not answered or broke off."),
+	desc("event_batches_dropped_total", "Batches that found no room and have to be replayed."),
+	desc("event_forgets_total", "Times that all about a target was forgotten."),
+	desc("events_malformed_total", "Events or batches that could not be read."),
+	desc("events_unknown_total", "Events of unknown types."),
+}
+
+type collector struct{ p Parts }
+
+// Describe is empty: the collector is unchecked, as its labels vary.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads everything once.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	out := sink{ch}
+	out.gauge(build, 1, c.p.Version)
+	c.door(out)
+	c.tokens(out)
+	c.fleet(out)
+	if c.p.Events != nil {
+		e := c.p.Events()
+		for i, n := range [...]uint64{e.Batches, e.Events, e.Gaps, e.Duplicates, e.Restarts, e.Replays, e.ReplaysFailed, e.Dropped, e.Forgets, e.Malformed, e.Unknown} {
+			out.count(eventDescs[i], n)
+		}
+	}
+}
+
+func (c *collector) door(out sink) {
+	if c.p.Proxy == nil {
+		return
+	}
+	s := c.p.Proxy.Stats()
+	for _, r := range s.Requests {
+		out.count(requests, r.N, r.Endpoint.String(), strconv.Itoa(r.Code), r.Outcome.String())
+	}
+	for why, n := range s.Retries {
+		out.count(retries, n, why.String())
+	}
+	for why, n := range s.Failures {
+		out.count(failures, n, why.String())
+	}
+	out.gauge(open, float64(s.Open))
+	out.histogram(firstToken, s.FirstToken)
+	out.histogram(overhead, s.Overhead)
+	out.histogram(tokenWait, s.Tokens)
+}
+
+func (c *collector) tokens(out sink) {
+	if c.p.Tokens == nil {
+		return
+	}
+	s := c.p.Tokens()
+	out.count(renders, s.Asked)
+	out.count(renderFailed, s.Failed)
+	out.count(renderHits, s.Hits)
+	out.count(renderMisses, s.Misses)
+	out.gauge(renderBytes, float64(s.CacheBytes))
+}
+
+func (c *collector) fleet(out sink) {
+	now := c.p.Now()
+	for _, r := range c.p.Fleet.Snapshot().Replicas {
+		up := 0.
+		if r.State == fleet.Up {
+			up = 1
+		}
+		out.gauge(replicaUp, up, r.Name)
+		out.gauge(replicaState, 1, r.Name, r.State.String())
+		for i, t := range r.Targets {
+			c.target(out, t, r.Name, strconv.Itoa(i), now)
+		}
+	}
+}
+
+func (c *collector) target(out sink, t kv.Target, replica, rank string, now time.Time) {
+	st, load := c.p.Sched.State(t), c.p.Sched.Load(t, now)
+	out.gauge(trust, 1, replica, rank, st.Trust.String())
+	out.count(decisions, st.Picked, replica, rank)
+	out.count(failed, st.Failed, replica, rank)
+	out.gauge(owedRequests, float64(load.Requests), replica, rank)
+	out.gauge(owedPrefill, float64(load.Prefill), replica, rank)
+	out.gauge(owedDecode, float64(load.DecodeBlocks), replica, rank)
+	out.count(predicted, st.Predicted, replica, rank)
+	out.count(served, st.Cached, replica, rank)
+	out.count(phantom, st.Over, replica, rank)
+	out.count(missed, st.Under, replica, rank)
+	if c.p.Blocks != nil {
+		for tier, n := range c.p.Blocks(t) {
+			out.gauge(heldBlocks, float64(n), replica, rank, kv.Tier(tier).String())
+		}
+	}
+}
+
+// A sink writes single metrics.
+type sink struct{ ch chan<- prometheus.Metric }
+
+func (s sink) count(d *prometheus.Desc, n uint64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s sink) histogram(d *prometheus.Desc, h proxy.Histogram) {
+	var total uint64
+	by := make(map[float64]uint64, len(h.Bounds))
+	for i, n := range h.Counts {
+		total += n
+		if i < len(h.Bounds) {
+			by[h.Bounds[i]] = total
+		}
+	}
+	s.ch <- prometheus.MustNewConstHistogram(d, total, h.Sum, by)
+}

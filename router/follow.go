@@ -1,0 +1,185 @@
+package router
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"kvasir/engine"
+	"kvasir/fleet"
+	"kvasir/kv"
+	"kvasir/proxy"
+	"kvasir/sched"
+)
+
+// A follower ties one configured engine to its row in the fleet's table.
+type follower struct {
+	r       *Router
+	id      int // in the table
+	name    string
+	replica *engine.Replica
+
+	// blockSize is what the engine's events say, once they do: stronger than
+	// its configuration.
+	blockSize atomic.Int32
+}
+
+// addEngines puts the configured engines into the table.
+func (r *Router) addEngines() error {
+	for i, e := range r.cfg.Engines {
+		row, err := r.table.Add(e.URL, time.Now())
+		if err != nil {
+			return fmt.Errorf("engines[%d]: %w", i, err)
+		}
+		f := &follower{r: r, id: row.ID, name: row.Name}
+		f.replica, err = engine.New(engine.Config{
+			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
+			Poll: r.cfg.Poll, Seed: r.seed, Log: r.log,
+		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Down: f.down})
+		if err != nil {
+			return fmt.Errorf("engines[%d]: %w", i, err)
+		}
+		r.followers = append(r.followers, f)
+	}
+	return nil
+}
+
+func (r *Router) follower(id int) *follower {
+	for _, f := range r.followers {
+		if f.id == id {
+			return f
+		}
+	}
+	return nil
+}
+
+func (f *follower) row() *fleet.Replica {
+	for _, x := range f.r.table.Snapshot().Replicas {
+		if x.ID == f.id {
+			return x
+		}
+	}
+	return nil
+}
+
+func (f *follower) target(rank int) kv.Target {
+	row := f.row()
+	if row == nil || rank < 0 || rank >= len(row.Targets) {
+		return kv.NoTarget
+	}
+	return row.Targets[rank]
+}
+
+// apply takes one event of the engine. Its block size is the truth.
+func (f *follower) apply(ev *kv.Event) {
+	if ev.Kind == kv.Stored && ev.Attention == kv.Dense && ev.Tier == kv.GPU && ev.BlockSize > 0 && f.blockSize.Load() != ev.BlockSize {
+		f.setBlockSize(int(ev.BlockSize))
+	}
+	f.r.sched.Apply(ev)
+}
+
+func (f *follower) setBlockSize(n int) {
+	f.blockSize.Store(int32(n))
+	was := 0
+	f.r.table.Update(f.id, func(x *fleet.Replica) { was, x.BlockSize = x.BlockSize, n })
+	if was != 0 && was != n {
+		f.r.log.Warn("the engine's events have another block size than its configuration", "replica", f.name, "configured", was, "events", n)
+	}
+}
+
+func (f *follower) trust(t kv.Target, s kv.Trust, why string) {
+	was := f.r.sched.State(t)
+	f.r.sched.SetTrust(t, s, why, time.Now())
+	if was.Trust != s {
+		f.r.log.Info("trust", "replica", f.name, "target", int(t), "is", s.String(), "was", was.Trust.String(), "why", why)
+	}
+}
+
+// info takes what the engine says of itself. An engine that answers is up.
+func (f *follower) info(i engine.Info) {
+	now := time.Now()
+	if n := max(len(i.Ranks), 1); n != len(f.row().Targets) {
+		f.setRanks(n, now)
+	}
+	f.r.table.Update(f.id, func(x *fleet.Replica) {
+		x.Version, x.Blocks, x.MaxBatch = i.Version, i.Blocks, i.MaxBatch
+		if x.BlockSize = i.BlockSize; f.blockSize.Load() > 0 {
+			x.BlockSize = int(f.blockSize.Load())
+		}
+		x.Models = nil
+		for _, m := range i.Models {
+			x.Models = append(x.Models, fleet.Model{ID: m.ID, Parent: m.Parent, MaxLen: m.MaxLen})
+		}
+	})
+	for rank, g := range i.Ranks {
+		if t := f.target(rank); g.Known && t != kv.NoTarget {
+			f.r.sched.SetGauge(t, sched.Gauge{Running: g.Running, Waiting: g.Waiting, KVUsage: g.Usage, At: i.At})
+		}
+	}
+	f.set(fleet.Up, "")
+}
+
+func (f *follower) setRanks(n int, now time.Time) {
+	_, lost, err := f.r.table.SetRanks(f.id, n)
+	if err != nil {
+		f.r.log.Error("ranks", "replica", f.name, "err", err)
+		return
+	}
+	for _, t := range lost {
+		f.r.sched.Forget(t, now)
+		f.r.table.Release(t)
+	}
+}
+
+func (f *follower) up() { f.set(fleet.Up, "") }
+
+func (f *follower) down(err error) { f.set(fleet.Down, err.Error()) }
+
+// set changes the replica's state and says so once.
+func (f *follower) set(s fleet.State, reason string) {
+	row := f.row()
+	if row == nil || row.State == s && row.Reason == reason || row.State == fleet.Draining {
+		return
+	}
+	was := row.State
+	f.r.table.Update(f.id, func(x *fleet.Replica) {
+		if x.State != s {
+			x.Since = time.Now()
+		}
+		x.State, x.Reason = s, reason
+	})
+	switch {
+	case was == s:
+	case s == fleet.Up:
+		row = f.row()
+		f.r.log.Info("engine is up", "replica", f.name, "models", modelIDs(row), "version", row.Version, "block_size", row.BlockSize, "blocks", row.Blocks, "ranks", len(row.Targets))
+	default:
+		f.r.log.Warn("engine is down", "replica", f.name, "why", reason)
+	}
+}
+
+func modelIDs(row *fleet.Replica) []string {
+	var out []string
+	for _, m := range row.Models {
+		out = append(out, m.ID)
+	}
+	return out
+}
+
+// failed is told by the front door about an engine that did not answer: nobody
+// else is sent to an engine that refuses connections, until it answers again.
+func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
+	f := r.follower(x.ID)
+	if f == nil {
+		return
+	}
+	r.log.Warn("request failed", "replica", x.Name, "why", why.String(), "err", err)
+	if why == proxy.Unreachable || why == proxy.Broken {
+		if why == proxy.Unreachable {
+			f.set(fleet.Down, "a request could not reach it")
+		}
+		f.replica.Poll()
+	}
+}
+
+func (r *Router) succeeded(*fleet.Replica) {}

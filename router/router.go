@@ -1,0 +1,264 @@
+// Package router assembles the parts into a running router: the fleet that is
+// configured, one follower per engine, the scheduler, the front door and the
+// admin listener. It owns every goroutine that no part owns by itself.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"kvasir/config"
+	"kvasir/fleet"
+	"kvasir/index"
+	"kvasir/kv"
+	"kvasir/load"
+	"kvasir/metrics"
+	"kvasir/policy"
+	"kvasir/proxy"
+	"kvasir/sched"
+	"kvasir/token"
+	"kvasir/web"
+)
+
+// A Router is one running router.
+type Router struct {
+	cfg     config.Config
+	log     *slog.Logger
+	version string
+
+	table  *fleet.Table
+	index  *index.Index
+	sched  *sched.Scheduler
+	proxy  *proxy.Proxy
+	remote *token.Remote
+	seed   kv.Seed
+
+	followers []*follower
+	front     *http.Server
+	admin     *http.Server
+	frontLn   net.Listener
+	adminLn   net.Listener
+	running   sync.WaitGroup
+}
+
+// New builds a router; it binds nothing and dials nobody yet. Engines that are
+// named twice are an error.
+func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Router{cfg: cfg, log: log, version: version, table: new(fleet.Table), seed: kv.Seed(rand.Uint64())}
+	r.index = index.New(index.Config{Seed: r.seed})
+	pol, err := policy.New(cfg.Policy, rand.IntN)
+	if err != nil {
+		return nil, err
+	}
+	need := policy.Needs(cfg.Policy)
+	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
+		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
+		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
+	})
+	if err := r.addEngines(); err != nil {
+		return nil, err
+	}
+	transport := proxy.Transport(cfg.Proxy)
+	r.remote = token.NewRemote(cfg.Tokens, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
+	r.proxy, err = proxy.New(cfg.Proxy, proxy.Parts{
+		Fleet: r.table, Sched: r.sched, Token: token.IDs(r.remote), Transport: transport,
+		Hooks: proxy.Hooks{Failed: r.failed, Succeeded: r.succeeded},
+	})
+	return r, err
+}
+
+// urls returns the engines that can be asked about model.
+func (r *Router) urls(model string) []string {
+	var out []string
+	for _, x := range r.table.Snapshot().Replicas {
+		if _, ok := x.Serves(model); ok && x.State == fleet.Up {
+			out = append(out, x.URL)
+		}
+	}
+	return out
+}
+
+// Start binds the listeners and begins to follow the engines and to serve.
+func (r *Router) Start(ctx context.Context) (err error) {
+	if r.frontLn, err = net.Listen("tcp", r.cfg.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if r.cfg.Admin != "off" {
+		if r.adminLn, err = net.Listen("tcp", r.cfg.Admin); err != nil {
+			r.frontLn.Close()
+			return fmt.Errorf("admin: %w", err)
+		}
+	}
+	for _, f := range r.followers {
+		r.running.Go(func() { f.replica.Run(ctx) })
+	}
+	r.running.Go(func() { r.tick(ctx) })
+	r.front = &http.Server{Handler: r.proxy, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 10 * time.Minute, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug)}
+	r.running.Go(func() { r.serve("front door", r.front, r.frontLn) })
+	if r.adminLn != nil {
+		r.admin = &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 30 * time.Second}
+		r.running.Go(func() { r.serve("admin", r.admin, r.adminLn) })
+	}
+	r.log.Info("serving", "listen", r.URL(), "admin", r.AdminURL(), "policy", r.cfg.Policy.Name, "engines", len(r.followers))
+	return nil
+}
+
+func (r *Router) serve(what string, s *http.Server, ln net.Listener) {
+	if err := s.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		r.log.Error("listener ended", "what", what, "err", err)
+	}
+}
+
+func (r *Router) adminHandler() http.Handler {
+	return web.Handler(web.Parts{
+		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf,
+		Metrics: metrics.Handler(metrics.Parts{
+			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Version: r.version, Now: time.Now,
+			Blocks: r.blocks, Events: r.streamEvents,
+		}),
+	})
+}
+
+// URL returns the front door's base URL, once started.
+func (r *Router) URL() string { return baseURL(r.frontLn) }
+
+// AdminURL returns the admin listener's base URL, "" if it is off.
+func (r *Router) AdminURL() string { return baseURL(r.adminLn) }
+
+func baseURL(ln net.Listener) string {
+	if ln == nil {
+		return ""
+	}
+	addr := ln.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.IP.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, fmt.Sprint(addr.Port))
+}
+
+// Ready returns when n replicas are up, or with an error that says which are not.
+func (r *Router) Ready(ctx context.Context, n int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for {
+		up, not := 0, ""
+		for _, x := range r.table.Snapshot().Replicas {
+			if x.State == fleet.Up {
+				up++
+			} else {
+				not += fmt.Sprintf(" %s is %s (%s);", x.Name, x.State, x.Reason)
+			}
+		}
+		if up >= n {
+			return nil
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("only %d of %d engines are up after %v:%s", up, n, limit, not)
+		}
+	}
+}
+
+// Drain refuses new requests and waits for the open ones, up to the configured
+// limit.
+func (r *Router) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Drain)
+	defer cancel()
+	r.log.Info("draining", "open", r.proxy.Stats().Open, "limit", r.cfg.Drain)
+	err := r.proxy.Drain(ctx)
+	if err != nil {
+		r.log.Warn("drain ended early", "open", r.proxy.Stats().Open, "err", err)
+	}
+	return err
+}
+
+// Close ends the listeners and waits until every goroutine has ended. The context
+// given to Start must have ended, or Close waits for ever.
+func (r *Router) Close() {
+	if r.front != nil {
+		r.front.Close()
+	}
+	if r.admin != nil {
+		r.admin.Close()
+	}
+	r.running.Wait()
+	r.log.Info("stopped")
+}
+
+// tick does once a second what is due without a request.
+func (r *Router) tick(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			if n := r.sched.Tick(now); n > 0 {
+				r.log.Warn("bookings given up: their owners are lost", "n", n)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// blocks returns what the index has of t, by tier.
+func (r *Router) blocks(t kv.Target) [kv.NumTiers]int {
+	return [kv.NumTiers]int{} // TODO(index.Stats)
+}
+
+// streamEvents sums up what the engines' streams brought.
+func (r *Router) streamEvents() (e metrics.Events) {
+	for _, f := range r.followers {
+		for _, s := range f.replica.Stats() {
+			e.Batches += s.Seq.Applied
+			e.Events += s.Wire.Events
+			e.Gaps += s.Seq.Gaps
+			e.Duplicates += s.Seq.Duplicates
+			e.Restarts += s.Seq.Restarts
+			e.Replays += s.Seq.Replays
+			e.ReplaysFailed += s.Seq.Failed
+			e.Dropped += s.Seq.Dropped + s.Dropped
+			e.Forgets += s.Seq.Forgets
+			e.Malformed += s.Wire.Malformed + s.Wire.Bad
+			e.Unknown += s.Wire.Unknown
+		}
+	}
+	return e
+}
+
+// streamOf returns the figures of the event stream that feeds t, nil if none does.
+func (r *Router) streamOf(t kv.Target) any {
+	row := r.table.Snapshot().Replica(t)
+	if row == nil {
+		return nil
+	}
+	f := r.follower(row.ID)
+	if f == nil {
+		return nil
+	}
+	rank := row.Rank(t)
+	for _, s := range f.replica.Stats() {
+		if s.Rank == rank {
+			return map[string]uint64{
+				"batches": s.Seq.Applied, "events": s.Wire.Events, "gaps": s.Seq.Gaps, "duplicates": s.Seq.Duplicates,
+				"restarts": s.Seq.Restarts, "replays": s.Seq.Replays, "replays_failed": s.Seq.Failed,
+				"dropped": s.Seq.Dropped + s.Dropped, "malformed": s.Wire.Malformed + s.Wire.Bad, "unknown": s.Wire.Unknown,
+			}
+		}
+	}
+	return nil
+}
