@@ -105,7 +105,6 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 		now := time.Now()
 		a.moved.Store(int64(now.Sub(a.began)))
 		if n > 0 {
-			a.watch.events.feed(buf[:n])
 			sick, werr := a.pass(buf[:n], now)
 			if werr != nil {
 				return None, sched.Cancelled
@@ -125,11 +124,13 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	c := a.c
 	if a.flows {
+		a.watch.events.feed(p)
 		a.progress(now, false)
 		return false, a.write(p)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.watch.events.feed(p)
 	c.held = append(c.held, p...)
 	if len(c.held) > c.p.cfg.HoldBytes {
 		a.released = true
@@ -216,15 +217,18 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	}
 	switch {
 	case c.stage != started && why != None: // another engine may
-		if err == nil || err == io.EOF {
-			a.keepStream(err)
+		if why != Broken && c.stage == nothing && len(c.held) <= 2*maxKept {
+			if !w.done && c.dialect == openAI && err == nil {
+				c.held = append(c.held, "data: [DONE]\n\n"...) // not waited for
+			}
+			a.remember()
 		}
 		return why, sched.Failed
 	case err != io.EOF && err != nil:
-		e := engineProblem(why)
-		c.endStream(e, w.seen)
-		if !w.events.between() {
-			c.abort = true
+		if w.events.between() {
+			c.endStream(engineProblem(why), w.seen)
+		} else {
+			c.abort = true // in the middle of an event nothing can be added
 		}
 		return None, sched.Failed
 	}
@@ -243,22 +247,6 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	}
 	a.note(None, nil)
 	return None, sched.Completed
-}
-
-// keepStream keeps a stream without content for the case that there is no other
-// engine: all of it, if it is short.
-func (a *attempt) keepStream(err error) {
-	c := a.c
-	if err == nil {
-		rest, rerr := io.ReadAll(io.LimitReader(a.resp.Body, maxKept))
-		if rerr != nil {
-			return
-		}
-		c.held = append(c.held, rest...)
-	}
-	if c.stage == nothing && len(c.held) <= 2*maxKept {
-		a.remember()
-	}
 }
 
 // endStream ends a stream that the client has the start of with an error. seq is the
