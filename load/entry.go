@@ -20,7 +20,8 @@ type entry struct {
 	prompt, uncached, output int // tokens
 	expect                   int // expected output, 0: unknown
 	size                     int // tokens per block
-	grown                    int // blocks that the output has filled
+	hashed                   int // blocks of the prompt that have a hash
+	grown                    int // blocks begun that have none: the prompt's tail and the output's
 	only                     int // blocks that no other request on the target has
 	faded                    int64
 	hashes                   *chunk // of the prompt, in any order of chunks
@@ -248,7 +249,7 @@ func (l *Ledger) addOnly(acc *account, e *entry, n int) {
 // all that e alone has falls to the share of its expected output that is still
 // to come (Dynamo: decay_fraction of add_output_block).
 func (l *Ledger) grow(acc *account, e *entry) {
-	grown := (e.prompt+e.output+e.size-1)/e.size - (e.prompt+e.size-1)/e.size
+	grown := blocksOf(e.prompt+e.output, e.size) - e.hashed
 	add := grown - e.grown
 	if add <= 0 {
 		return
@@ -262,3 +263,6 @@ func (l *Ledger) grow(acc *account, e *entry) {
 		e.faded = faded
 	}
 }
+
+// blocksOf returns how many blocks tokens begin.
+func blocksOf(tokens, size int) int { return (tokens + size - 1) / size }

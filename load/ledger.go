@@ -44,7 +44,7 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 	*e = entry{
 		gen: e.gen, live: true, connected: a.Connected, target: a.Target,
 		prompt: prompt, uncached: min(max(a.Uncached, 0), prompt), expect: max(a.Output, 0),
-		size: max(a.BlockSize, 0), booked: max(a.Prefill, 0),
+		size: max(a.BlockSize, 0), hashed: len(a.Hashes), booked: max(a.Prefill, 0),
 		admitted: at, touched: at,
 		alone: acc.prefilling == 0, decoding: acc.requests - acc.prefilling, context: acc.decode + acc.output,
 	}
@@ -53,6 +53,12 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		acc.blocks += e.only
 	} else {
 		l.hold(acc, i, a.Hashes)
+	}
+	if e.size > 0 {
+		// A partial tail, and all of a prompt whose tokens aren't known.
+		e.grown = max(0, blocksOf(e.prompt, e.size)-len(a.Hashes))
+		acc.blocks += e.grown
+		l.addOnly(acc, e, e.grown)
 	}
 	acc.requests++
 	acc.prefilling++

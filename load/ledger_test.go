@@ -218,6 +218,30 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// A partial tail is a block, and a prompt without known tokens is as many as it
+// has tokens for (Dynamo 1.6.1 answers 1 for 3 tokens: dynamo_http 50).
+func TestBlocksWithoutHash(t *testing.T) {
+	l := New(Config{OutputBlocks: true})
+	blocks := func(want int) {
+		t.Helper()
+		if got := l.View(0, t0, nil).DecodeBlocks; got != want {
+			t.Errorf("%d blocks, want %d", got, want)
+		}
+	}
+	a := l.Admit(t0, &Admission{Hashes: chain(10), BlockSize: 16, Prompt: 163})
+	blocks(11)
+	l.Progress(a, t0, 13) // fills the tail
+	blocks(11)
+	l.Progress(a, t0, 1)
+	blocks(12)
+	b := l.Admit(t0, &Admission{BlockSize: 16, Prompt: 100})
+	blocks(19)
+	l.Done(a, t0)
+	blocks(7)
+	l.Done(b, t0)
+	blocks(0)
+}
+
 func TestPrivate(t *testing.T) {
 	l := New(Config{Private: true})
 	a := l.Admit(t0, &Admission{Hashes: chain(4)})

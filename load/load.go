@@ -38,7 +38,7 @@ type Config struct {
 type Admission struct {
 	Target    kv.Target
 	Hashes    []kv.Hash // of the prompt's full blocks, one chain in order, in the target's block size; copied
-	BlockSize int       // tokens per block of Hashes; 0: output blocks are not counted
+	BlockSize int       // tokens per block of Hashes; 0: only blocks with a hash are counted
 	Prompt    int       // prompt tokens
 	Uncached  int       // of those, not held by the target
 	// Output is the number of output tokens expected, 0 if no one said. With

@@ -221,7 +221,12 @@ func (d *Dynamo) price(req *Request, c *Candidate, least int) {
 	c.Uncached = max(0, n-int(math.Round(held*float64(size))))
 	decode := 0.0
 	if d.ActiveBlocks {
-		decode = float64(c.Load.DecodeBlocks + c.Load.NewBlocks)
+		// What has no hash is new everywhere: a partial tail, or all of it.
+		full := 0
+		if len(req.Hashes) > 0 {
+			full = n / size
+		}
+		decode = float64(c.Load.DecodeBlocks+c.Load.NewBlocks-full) + blocks(n, size)
 	}
 	prefill := d.PrefillScale * max(0, raw-credit)
 	if d.DecodeStage && !d.PrefillTokens && d.OverlapCredit > 0 {

@@ -20,6 +20,11 @@ func dynamoWith(edit func(*Dynamo), intn func(int) int) *dynamo {
 	return newDynamo(d.Effective(), intn)
 }
 
+// blocksLong is a request of n full blocks of 16 tokens.
+func blocksLong(n int) *Request {
+	return &Request{Tokens: 16 * n, Known: true, Hashes: make([]kv.Hash, n), BlockSize: 16}
+}
+
 func TestDynamoCost(t *testing.T) {
 	type row struct {
 		gpu, host, disk  int // blocks held
@@ -70,7 +75,7 @@ func TestDynamoCost(t *testing.T) {
 			cands[i].Load = kv.Load{Prefill: 16 * r.prefill, DecodeBlocks: r.active, Requests: r.requests}
 			cands[i].Taint = r.taint
 		}
-		if got := dynamoWith(c.edit, lowestIndex).Pick(&Request{Tokens: 16 * c.blocks, Known: true}, cands); got != c.pick {
+		if got := dynamoWith(c.edit, lowestIndex).Pick(blocksLong(c.blocks), cands); got != c.pick {
 			t.Errorf("%s: picked %d, want %d", c.name, got, c.pick)
 		}
 		for i, r := range c.rows {
@@ -104,7 +109,7 @@ func TestDynamoCapture(t *testing.T) {
 			cands[i].Overlap.GPU = int32(16 * c.held[i])
 			cands[i].Load = kv.Load{Prefill: c.loads[i].prefill, DecodeBlocks: c.loads[i].active, NewBlocks: 10 - c.loads[i].active}
 		}
-		dynamoWith(c.edit, lowestIndex).Pick(&Request{Tokens: 160, Known: true}, cands)
+		dynamoWith(c.edit, lowestIndex).Pick(blocksLong(10), cands)
 		if got := cands[1].Uncached; got != 96 { // effective_prefill_tokens
 			t.Errorf("%s: books %d tokens, want 96", c.step, got)
 		}
@@ -116,12 +121,28 @@ func TestDynamoCapture(t *testing.T) {
 	}
 }
 
+// Dynamo answers 1 potential block for a prompt of 3 tokens (dynamo_http 50).
+func TestDynamoPartialBlock(t *testing.T) {
+	cands := fleet(2)
+	dynamoWith(nil, lowestIndex).Pick(&Request{Tokens: 3, Known: true, BlockSize: 16}, cands)
+	if got := cands[0].Terms[1]; got != 1 {
+		t.Errorf("3 tokens are %v blocks, want 1", got)
+	}
+	req := blocksLong(10)
+	req.Tokens += 5
+	cands[0].Load = kv.Load{DecodeBlocks: 7, NewBlocks: 4}
+	dynamoWith(nil, lowestIndex).Pick(req, cands)
+	if got := cands[0].Terms[1]; got != 7+4+1 {
+		t.Errorf("%v blocks, want 12", got)
+	}
+}
+
 // A prompt that is held whole is credited whole, though the overlap stops at its
 // last token.
 func TestDynamoWholePrompt(t *testing.T) {
 	cands := fleet(1)
 	cands[0].Overlap.GPU = 159
-	dynamoWith(nil, lowestIndex).Pick(&Request{Tokens: 160, Known: true}, cands)
+	dynamoWith(nil, lowestIndex).Pick(blocksLong(10), cands)
 	if cands[0].Cost != 0 {
 		t.Errorf("cost %v, want 0", cands[0].Cost)
 	}
@@ -156,7 +177,7 @@ func TestDynamoOverride(t *testing.T) {
 	cands[0].Overlap.GPU = 128
 	cands[0].Load = kv.Load{DecodeBlocks: 3}
 	p := dynamoWith(nil, lowestIndex)
-	req := &Request{Tokens: 160, Known: true}
+	req := blocksLong(10)
 	if p.Pick(req, cands) != 0 {
 		t.Error("without override: not the holder")
 	}
@@ -178,7 +199,7 @@ func TestDynamoChance(t *testing.T) {
 	const n = 20000
 	cands := fleet(3)
 	cands[2].Overlap.GPU = 16 // costs 10, 10, 9
-	req := &Request{Tokens: 160, Known: true}
+	req := blocksLong(10)
 	tied := dynamoWith(func(d *Dynamo) { d.OverlapCredit = 0 }, seeded(1))
 	warm := dynamoWith(func(d *Dynamo) { d.Temperature = .5 }, seeded(1))
 	var ties, soft [3]int
@@ -255,7 +276,7 @@ func TestHerdingExperiment(t *testing.T) {
 					cands[r].Overlap.GPU = int32(16 * match[r])
 					cands[r].Load = kv.Load{Prefill: 16 * prefill[r], DecodeBlocks: decode[r]} // 2 * half blocks
 				}
-				r := p.Pick(&Request{Tokens: len(prompts[s]) / 16 * 16, Known: true}, cands)
+				r := p.Pick(blocksLong(len(prompts[s])/16), cands)
 				placed[r]++
 				prefill[r] += max(0, len(h)-match[r])
 				decode[r] += len(h)
