@@ -42,6 +42,7 @@ type Config struct {
 	ReplayTimeout time.Duration  // without an answer, or between two; default 5 s
 	Backoff       time.Duration  // before a failed replay is tried again, doubling; default 1 s
 	MaxBackoff    time.Duration  // default 60 s
+	ProbeAfter    time.Duration  // of silence: ask whether there is more; doubling while there isn't; default 10 s
 	BlindAfter    time.Duration  // a connection down for longer makes the target blind; default 30 s
 	HoldBatches   int            // live batches kept while a replay runs; default 8192
 	HoldBytes     int            // and their bytes; default 16 MiB
@@ -57,6 +58,7 @@ func (c Config) withDefaults() Config {
 	def(&c.ReplayTimeout, 5*time.Second)
 	def(&c.Backoff, time.Second)
 	def(&c.MaxBackoff, time.Minute)
+	def(&c.ProbeAfter, 10*time.Second)
 	def(&c.BlindAfter, 30*time.Second)
 	if c.HoldBatches <= 0 {
 		c.HoldBatches = 8192
@@ -78,6 +80,7 @@ type Stats struct {
 	Gaps       uint64 // times that a number was missing
 	Restarts   uint64 // of the publisher's process
 	Replays    uint64 // asked for
+	Probes     uint64 // of those, after a silence
 	Failed     uint64 // of those, not answered or broken off
 	Forgets    uint64
 	Dropped    uint64 // live batches that found no room while a replay ran
@@ -116,6 +119,7 @@ type Machine struct {
 	// The running replay and the live batches that wait for its end.
 	mode      mode
 	why       string // of a refill
+	probe     bool   // a repair that is not known to be needed
 	token     int
 	from      uint64
 	answered  bool
@@ -129,6 +133,11 @@ type Machine struct {
 	// After a failed replay: when the next refill is due, zero: never.
 	retryAt time.Time
 	backoff time.Duration
+
+	// Silence. The publisher drops for a slow subscriber, and the last batch before
+	// a silence has no successor that would show its loss.
+	probeAt   time.Time
+	probeWait time.Duration
 
 	trust trust
 	stats Stats
@@ -197,11 +206,16 @@ func (m *Machine) Live(epoch uint64, b Batch, now time.Time) {
 		m.stats.Foreign++
 		return
 	}
+	if m.probe && !m.answered && b.Seq == m.next { // there is more
+		m.cancel()
+	}
 	if m.mode == none || m.mode == refill && !m.answered {
 		m.steady(b, now)
 	} else {
 		m.wait(b, now)
 	}
+	m.probeWait = m.cfg.ProbeAfter
+	m.probeAt = now.Add(m.probeWait)
 	m.publish(now)
 }
 
@@ -219,11 +233,11 @@ func (m *Machine) Unsequenced(epoch uint64, b Batch, now time.Time) {
 	if m.appliedEpoch != epoch && m.stats.Applied > 0 {
 		m.forget("the publisher numbers no batches and has connected again")
 	}
-	m.trust.base, m.trust.why = kv.Filling, "the publisher numbers no batches, so losses can't be seen"
-	m.trust.proven = true
+	m.believe(kv.Filling, "the publisher numbers no batches, so losses can't be seen")
+	m.ground()
 	m.apply(b)
 	if m.trust.base == kv.Exact {
-		m.trust.base, m.trust.why = kv.Filling, "the publisher numbers no batches, so losses can't be seen"
+		m.believe(kv.Filling, "the publisher numbers no batches, so losses can't be seen")
 	}
 	m.started = false
 	m.publish(now)
@@ -294,7 +308,8 @@ func (m *Machine) fresh(why string, now time.Time) {
 	m.dropHold()
 	m.forget(why)
 	if m.up && m.started && m.appliedEpoch == m.epoch {
-		m.trust.base, m.trust.why, m.trust.proven = kv.Filling, why, true
+		m.believe(kv.Filling, why)
+		m.ground()
 	} else {
 		m.unstart(why)
 	}
@@ -313,7 +328,22 @@ func (m *Machine) Tick(now time.Time) {
 		m.why = "filled again after a replay that failed"
 		m.start(refill, 0, now)
 	}
+	if m.probing() && !now.Before(m.probeAt) {
+		m.stats.Probes++
+		m.start(repair, before(m.next), now)
+		m.probe = true
+		m.probeWait = min(2*m.probeWait, maxProbeWait)
+		m.probeAt = now.Add(m.probeWait)
+	}
 	m.publish(now)
+}
+
+// maxProbeWait bounds the silence between two probes.
+const maxProbeWait = 10 * time.Minute
+
+// probing reports whether a silence is worth a question.
+func (m *Machine) probing() bool {
+	return m.cfg.Replay && m.up && m.started && m.mode == none && m.retryAt.IsZero() && !m.probeAt.IsZero()
 }
 
 // Deadline returns when Tick wants to be called next; zero: not before
@@ -334,6 +364,9 @@ func (m *Machine) Deadline() time.Time {
 		earliest(m.deadline)
 	default:
 		earliest(m.retryAt)
+		if m.probing() {
+			earliest(m.probeAt)
+		}
 	}
 	return d
 }

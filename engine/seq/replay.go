@@ -14,7 +14,7 @@ const maxRetries = 2
 func (m *Machine) start(mo mode, from uint64, now time.Time) {
 	m.cancel()
 	m.token++
-	m.mode, m.from, m.answered = mo, from, false
+	m.mode, m.from, m.answered, m.probe = mo, from, false, false
 	m.deadline = now.Add(m.cfg.ReplayTimeout)
 	m.stats.Replays++
 	m.sink.Replay(m.token, from)
@@ -22,7 +22,7 @@ func (m *Machine) start(mo mode, from uint64, now time.Time) {
 
 func (m *Machine) cancel() {
 	if m.mode != none {
-		m.mode = none
+		m.mode, m.probe = none, false
 		m.sink.Cancel(m.token)
 	}
 }
@@ -87,11 +87,11 @@ func (m *Machine) fillFrom(b Batch) {
 		}
 	}
 	m.started, m.next = true, b.Seq
-	m.trust.proven = true
+	m.ground()
 	if b.Seq == 0 {
-		m.trust.base, m.trust.why = kv.Exact, "replayed from the engine's start, followed since"
+		m.believe(kv.Exact, "replayed from the engine's start, followed since")
 	} else {
-		m.trust.base, m.trust.why = kv.Filling, fmt.Sprintf("the replay buffer begins at batch %d, history before it is unknown", b.Seq)
+		m.believe(kv.Filling, fmt.Sprintf("the replay buffer begins at batch %d, history before it is unknown", b.Seq))
 	}
 	m.apply(b)
 }
@@ -109,13 +109,18 @@ func (m *Machine) continued(b Batch, first bool, now time.Time) {
 			return
 		}
 		if b.Seq == last && m.mode == repair {
+			if m.trust.guessed {
+				m.restart(fmt.Sprintf("whether the engine has restarted before batch %d can't be told any more", b.Seq), nil, now)
+				return
+			}
 			m.trust.proven = true
 			m.appliedEpoch = m.epoch
 		}
 		m.stats.Duplicates++
 	case b.Seq == m.next && (m.trust.proven || m.next == 0):
 		m.retries = 0
-		m.trust.proven = true
+		m.ground()
+		m.probe = false // it was needed
 		m.apply(b)
 	case first: // the buffer begins after our last batch: what was between is lost, or it is another process
 		why := fmt.Sprintf("batches %d to %d are lost, the replay buffer begins at %d", m.next, b.Seq-1, b.Seq)
@@ -136,7 +141,8 @@ func (m *Machine) continued(b Batch, first bool, now time.Time) {
 func (m *Machine) jump(b Batch, why string) {
 	m.forget(why)
 	m.started, m.next, m.retries = true, b.Seq, 0
-	m.trust.base, m.trust.why, m.trust.proven = kv.Filling, why, true
+	m.believe(kv.Filling, why)
+	m.ground()
 	m.apply(b)
 }
 
@@ -159,14 +165,22 @@ func (m *Machine) ReplayEnd(token int, now time.Time) {
 		case len(m.hold) == 0 && !m.sawMore:
 			m.started, m.next, m.lastTime = true, 0, 0
 			m.appliedEpoch = m.epoch
-			m.trust.base, m.trust.why, m.trust.proven = kv.Exact, "the engine has not published anything yet", true
+			m.believe(kv.Exact, "the engine has not published anything yet")
+			m.ground()
 		}
 	}
-	m.mode = none
+	m.mode, m.probe = none, false
 	m.retryAt = time.Time{}
 	m.release(now)
-	if m.retryAt.IsZero() && m.mode == none {
+	if m.probeAt.IsZero() || m.probeAt.Before(now) {
+		m.probeWait = m.cfg.ProbeAfter
+		m.probeAt = now.Add(m.probeWait)
+	}
+	if m.mode == none && m.retryAt.IsZero() {
 		m.backoff = m.cfg.Backoff
+		if m.trust.lossy { // what was repaired is not what was lost before
+			m.again(now)
+		}
 	}
 	m.publish(now)
 }
@@ -194,7 +208,7 @@ func (m *Machine) release(now time.Time) {
 		if m.missing(nil, now) {
 			return
 		}
-		m.stale(fmt.Sprintf("batches %d to %d are not replayed", m.next, m.maxSeen))
+		m.stale(fmt.Sprintf("batches %d to %d are not replayed", m.next, m.maxSeen), true)
 		m.again(now)
 	}
 	m.sawMore = false
@@ -223,15 +237,19 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 		return
 	}
 	m.stats.Failed++
-	mo, answered := m.mode, m.answered
+	mo, answered, probe := m.mode, m.answered, m.probe
 	m.cancel()
+	if probe && len(m.hold) == 0 && !m.sawMore { // nothing says that anything is missing
+		m.publish(now)
+		return
+	}
 	m.again(now)
 	hold := m.hold
 	m.dropHold()
 	switch {
 	case mo == refill && !answered: // nothing was held, nothing was forgotten
 	case m.started && m.trust.proven && (answered || len(hold) > 0 || m.sawMore):
-		m.stale(fmt.Sprintf("replay from batch %d failed: %v", m.from, err))
+		m.stale(fmt.Sprintf("replay from batch %d failed: %v", m.from, err), true)
 	}
 	m.sawMore = false
 	for _, b := range hold {

@@ -41,12 +41,13 @@ func (m *Machine) steady(b Batch, now time.Time) {
 func (m *Machine) begin(b Batch) {
 	m.started = true
 	m.next = b.Seq
-	m.trust.proven = true
+	m.ground()
 	m.observed = false
 	if b.Seq == 0 {
-		m.trust.base, m.trust.why = kv.Exact, "followed since the engine's start"
+		m.believe(kv.Exact, "followed since the engine's start")
 	} else {
-		m.trust.base, m.trust.why = kv.Filling, fmt.Sprintf("attached at batch %d, history unknown", b.Seq)
+		m.believe(kv.Filling, fmt.Sprintf("attached at batch %d, history unknown", b.Seq))
+		m.trust.lossy = m.cfg.Replay // its service has not answered yet
 	}
 	m.apply(b)
 }
@@ -110,7 +111,7 @@ func (m *Machine) lose(seq uint64) {
 	if m.cfg.Replay {
 		how = "the replay service doesn't answer"
 	}
-	m.stale(fmt.Sprintf("batches %d to %d are lost, %s", m.next, seq-1, how))
+	m.stale(fmt.Sprintf("batches %d to %d are lost, %s", m.next, seq-1, how), true)
 }
 
 // apply hands b to the sink and moves the watermark.
@@ -118,19 +119,20 @@ func (m *Machine) apply(b Batch) {
 	m.next, m.lastTime, m.appliedEpoch = after(b.Seq), b.Time, m.epoch
 	m.dupRun = 0
 	m.stats.Applied++
+	m.trust.guessed = m.trust.guessed || !m.trust.proven
 	a := m.sink.Apply(b)
 	if a.Cleared {
-		m.trust.base, m.trust.why = kv.Exact, fmt.Sprintf("cleared by the engine at batch %d, followed since", b.Seq)
-		m.trust.proven = true
+		m.believe(kv.Exact, fmt.Sprintf("cleared by the engine at batch %d, followed since", b.Seq))
+		m.ground()
 		m.retryAt = time.Time{}
 	}
 	switch {
 	case a.Bad:
-		m.stale(fmt.Sprintf("batch %d could not be read", b.Seq))
+		m.stale(fmt.Sprintf("batch %d could not be read", b.Seq), false)
 	case a.Lost > 0:
-		m.stale(fmt.Sprintf("%d removals in batch %d were not understood", a.Lost, b.Seq))
+		m.stale(fmt.Sprintf("%d removals in batch %d were not understood", a.Lost, b.Seq), false)
 	case a.Missed > 0 && m.trust.base == kv.Exact:
-		m.trust.base, m.trust.why = kv.Filling, fmt.Sprintf("%d stores in batch %d were not understood", a.Missed, b.Seq)
+		m.believe(kv.Filling, fmt.Sprintf("%d stores in batch %d were not understood", a.Missed, b.Seq))
 	}
 }
 
@@ -144,7 +146,7 @@ func (m *Machine) forget(why string) {
 func (m *Machine) unstart(why string) {
 	m.started, m.next, m.lastTime = false, 0, 0
 	m.retryAt = time.Time{}
-	m.trust.base, m.trust.why = kv.Unknown, why
-	m.trust.proven = true
+	m.believe(kv.Unknown, why)
+	m.ground()
 	m.observed = false
 }

@@ -10,13 +10,15 @@ import (
 // trust is how far what was applied can be believed: a base that follows from
 // the numbers, and what the link adds to it.
 type trust struct {
-	base kv.Trust
-	why  string
+	base  kv.Trust
+	why   string
+	lossy bool // batches are missing that a refill may bring
 
 	// After a new connection it must be shown that the process is the one that
 	// we know and that nothing was lost in between: by a replay that begins with
 	// our last batch, or by an unchanged start time and a number that fits.
 	proven     bool
+	guessed    bool // batches were applied while it was not: our last batch proves nothing about those before
 	contiguous bool
 	verified   bool
 
@@ -27,15 +29,25 @@ type trust struct {
 // prove notices that number and start time agree.
 func (m *Machine) prove() {
 	if m.trust.contiguous && m.trust.verified {
-		m.trust.proven = true
+		m.ground()
 	}
 }
 
-// stale notes that removals may be missing. The first reason stays.
-func (m *Machine) stale(why string) {
+// believe sets the base.
+func (m *Machine) believe(t kv.Trust, why string) {
+	m.trust.base, m.trust.why, m.trust.lossy = t, why, false
+}
+
+// ground notes that what is known is of the process on this connection.
+func (m *Machine) ground() { m.trust.proven, m.trust.guessed = true, false }
+
+// stale notes that removals may be missing; lossy, that a refill would help. The
+// first reason stays.
+func (m *Machine) stale(why string, lossy bool) {
 	if m.trust.base != kv.Stale {
 		m.trust.base, m.trust.why = kv.Stale, why
 	}
+	m.trust.lossy = m.trust.lossy || lossy
 }
 
 // publish tells the sink when trust or reason have changed.
@@ -50,7 +62,7 @@ func (m *Machine) publish(now time.Time) {
 	case t == kv.Unknown:
 	case !m.up:
 		t, why = kv.Stale, "connection down"
-	case m.mode == repair:
+	case m.mode == repair && !m.probe:
 		t, why = kv.Stale, fmt.Sprintf("replay from batch %d is running", m.from)
 	case m.mode == attach && m.started, m.mode == refill && m.answered:
 		t, why = kv.Filling, fmt.Sprintf("replay from batch %d is running", m.from)
