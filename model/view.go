@@ -8,6 +8,17 @@ import "kvasir/kv"
 // Waiting returns the number of requests in the queue.
 func (e *Engine) Waiting() int { return e.waiting.len() }
 
+// Running returns the number of requests in the batch.
+func (e *Engine) Running() int { return len(e.pref) + len(e.fin) + e.nd }
+
+// SetProfile changes the engine's speed from its next step on. Size and limits
+// (KVTokens, Budget, MaxSeqs) stay as they were.
+func (e *Engine) SetProfile(p Profile) {
+	old := e.cfg.Profile
+	p.KVTokens, p.Budget, p.MaxSeqs = old.KVTokens, old.Budget, old.MaxSeqs
+	e.cfg.Profile = p
+}
+
 // Context returns the context tokens of the decoding sequences.
 func (e *Engine) Context() int { return e.kv }
 

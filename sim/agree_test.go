@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,8 +11,6 @@ import (
 	"time"
 
 	"kvasir/model"
-	"kvasir/policy"
-	"kvasir/trace"
 )
 
 type refRow struct {
@@ -33,49 +32,31 @@ type refRow struct {
 	Seed         int
 }
 
-var twinNames = map[string]string{"marg k1 d0.3 o0.3 s0": "marg 1/.3/.3", "POOL shared cache": "POOL"}
-
-func loadCell(dir, cell string, replicas, seed int, speed float64) (*Workload, error) {
-	switch cell {
-	case "claude_code":
-		r, err := trace.Open(filepath.Join(dir, fmt.Sprintf("claude_code_seed%d.jsonl.gz", seed)), trace.Options{})
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		chats, err := readChats(r)
-		if err != nil {
-			return nil, err
-		}
-		raw, err := os.ReadFile(filepath.Join(dir, "claude_code_starts.json"))
-		if err != nil {
-			return nil, err
-		}
-		var crowds []Crowd
-		if err := json.Unmarshal(raw, &crowds); err != nil {
-			return nil, err
-		}
-		for _, c := range crowds {
-			if c.Replicas == replicas {
-				return &Workload{size: 512, speed: 1, closed: func() source { return &crowdSource{chats: chats, crowd: c, pause: 1} }}, nil
-			}
-		}
-		return nil, fmt.Errorf("no crowd")
-	default:
-		r, err := trace.Open(filepath.Join(dir, cell+".jsonl.gz"), trace.Options{})
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		open, err := readOpen(r, 0)
-		return &Workload{size: 512, speed: speed, open: open}, err
-	}
+// armNames has the arms to compare with each row of reference.json.
+var armNames = map[string][]string{
+	"round_robin":          {"ref:round_robin", "round_robin"},
+	"least_requests":       {"ref:least_requests", "least_load"},
+	"session_hash":         {"ref:session_hash"},
+	"dynamo":               {"ref:dynamo", "dynamo"},
+	"dynamo_decay1":        {"ref:dynamo_decay1", "dynamo:decay1"},
+	"dynamo_prefill8":      {"ref:dynamo_prefill8", "dynamo:prefill8"},
+	"time W+p":             {"ref:time W+p", "marginal:wp"},
+	"marg k1 d0.3 o0.3 s0": {"ref:marg 1/.3/.3", "marginal:known", "marginal"},
+	"POOL shared cache":    {"ref:POOL"},
+	"llmd_3_2_2":           {"ref:llmd_3_2_2", "llmd_precise"},
+	"sglang_cache_aware":   {"ref:sglang_cache_aware", "sglang_cache_aware:library"},
+	"ray_prefix_affinity":  {"ref:ray_prefix_affinity"},
+	"pure_affinity_low":    {"ref:pure_affinity_low"},
+	"pure_affinity_load":   {"ref:pure_affinity_load"},
+	"prefix_hash_1":        {"ref:prefix_hash_1"},
 }
 
+// TestAgreement compares with reference.json in the folder KVASIR_CELLS and
+// prints the table of the notes; ONLY picks rows by a part of their name.
 func TestAgreement(t *testing.T) {
 	dir := os.Getenv("KVASIR_CELLS")
 	if dir == "" {
-		t.Skip("KVASIR_CELLS is not set")
+		t.Skip("set KVASIR_CELLS to the folder with reference.json")
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
 	if err != nil {
@@ -88,121 +69,33 @@ func TestAgreement(t *testing.T) {
 	only := os.Getenv("ONLY")
 	cache := map[string]*Workload{}
 	for _, row := range ref.Rows {
-		name := row.Name
-		if n := twinNames[name]; n != "" {
-			name = n
-		}
-		key := fmt.Sprint(row.Cell, row.Replicas)
-		if only != "" && !strings.Contains(key+" "+name, only) {
-			continue
-		}
-		w := cache[key]
-		if w == nil {
-			if w, err = loadCell(dir, row.Cell, row.Replicas, row.Seed, row.Speed); err != nil {
-				t.Fatal(err)
-			}
-			cache[key] = w
-		}
-		p, _ := model.ProfileByName(row.Model)
-		start := time.Now()
-		c, err := runTwin(w, row.Replicas, p, row.KV, twinByName(t, name), 1, never)
-		if err != nil {
-			t.Errorf("%s %s: %v", key, name, err)
-			continue
-		}
-		m := c.metrics
-		rel := func(a, b float64) float64 { return (a/b - 1) * 100 }
-		ttft := spread(m.ttft)
-		busy := make([]float64, len(c.engines))
-		for i, e := range c.engines {
-			busy[i] = e.Busy()
-		}
-		wcv, _ := variation(busy)
-		fmt.Printf("%-14s %-20s n %d/%d hit %.6f %+.4f%% ttft %.6f %+.4f%% p95 %+.4f%% e2e %+.4f%% span %+.4f%% workcv %.6f/%.6f kvcv %.6f/%.6f %s\n", key, name, len(m.ttft), row.N,
-			float64(m.hit)/float64(m.prompt), rel(float64(m.hit)/float64(m.prompt), row.Hit),
-			ttft.Mean, rel(ttft.Mean, row.TTFTMean), rel(ttft.P95, row.TTFT95), rel(spread(m.e2e).Mean, row.E2E),
-			rel(m.last-m.firstArrival, row.Makespan), wcv, row.WorkCV, m.contextCV/float64(m.contextN), row.KVCV, time.Since(start).Round(time.Millisecond))
-	}
-}
-
-func coreConfig(name string, p model.Profile) (policy.Config, bool) {
-	c := policy.Defaults()
-	switch name {
-	case "round_robin":
-		c.Name = "round_robin"
-	case "least_requests":
-		c.Name = "least_load"
-	case "dynamo":
-		c.Name = "dynamo"
-	case "dynamo_prefill8":
-		c.Name = "dynamo"
-		s := 8.0
-		c.Dynamo.PrefillScale = s
-	case "marg 1/.3/.3", "marg learned", "time W+p":
-		c.Name = "marginal"
-		if name != "marg learned" {
-			c.Marginal.Learn = false
-			c.Marginal.Coefficients = policy.Coefficients{PrefillToken: p.CP, Attention: p.CA, Step: p.C0, DecodeStep: p.C0, DecodeRequest: p.CD, DecodeToken: p.CKV}
-		}
-		if name == "time W+p" {
-			c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega = 0, 0, 0
-		}
-	default:
-		return c, false
-	}
-	return c, true
-}
-
-func TestCoreAgreement(t *testing.T) {
-	dir := os.Getenv("KVASIR_CELLS")
-	if dir == "" {
-		t.Skip("KVASIR_CELLS is not set")
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ref struct{ Rows []refRow }
-	if err := json.Unmarshal(raw, &ref); err != nil {
-		t.Fatal(err)
-	}
-	only := os.Getenv("ONLY")
-	cache := map[string]*Workload{}
-	for _, row := range ref.Rows {
-		name := row.Name
-		if n := twinNames[name]; n != "" {
-			name = n
-		}
-		list := []string{name}
-		if name == "marg 1/.3/.3" {
-			list = append(list, "marg learned")
-		}
-		for _, name := range list {
-			p, _ := model.ProfileByName(row.Model)
-			cfg, ok := coreConfig(name, p)
-			key := fmt.Sprint(row.Cell, row.Replicas)
-			if !ok || only != "" && !strings.Contains(key+" "+name, only) {
+		for _, name := range armNames[row.Name] {
+			key := fmt.Sprint(row.Cell, " N=", row.Replicas)
+			if only != "" && !strings.Contains(key+" "+name, only) {
 				continue
 			}
 			w := cache[key]
 			if w == nil {
-				if w, err = loadCell(dir, row.Cell, row.Replicas, row.Seed, row.Speed); err != nil {
+				in := Input{File: filepath.Join(dir, row.Cell+".jsonl.gz"), Speed: row.Speed, Replicas: row.Replicas}
+				if row.Cell == "claude_code" {
+					in.File = filepath.Join(dir, fmt.Sprintf("claude_code_seed%d.jsonl.gz", row.Seed))
+					in.Starts = filepath.Join(dir, "claude_code_starts.json")
+				}
+				if w, _, err = Load(in); err != nil {
 					t.Fatal(err)
 				}
 				cache[key] = w
 			}
-			start := time.Now()
-			c, err := runCore(w, row.Replicas, p, row.KV, cfg, NewPython(1).Intn, never)
+			p, _ := model.ProfileByName(row.Model)
+			rep, err := Run(context.Background(), Config{Workload: w, Policies: []string{name}, Replicas: row.Replicas, Profile: p, KVTokens: row.KV, Clock: time.Now})
 			if err != nil {
 				t.Errorf("%s %s: %v", key, name, err)
 				continue
 			}
-			m := c.metrics
-			rel := func(a, b float64) float64 { return (a/b - 1) * 100 }
-			ttft := spread(m.ttft)
-			fmt.Printf("%-14s %-20s hit %.6f %+.4f%% ttft %.6f %+.4f%% p95 %+.4f%% e2e %+.4f%% phantom %.4f %s\n", key, name,
-				float64(m.hit)/float64(m.prompt), rel(float64(m.hit)/float64(m.prompt), row.Hit),
-				ttft.Mean, rel(ttft.Mean, row.TTFTMean), rel(ttft.P95, row.TTFT95), rel(spread(m.e2e).Mean, row.E2E), float64(m.phantom)/float64(m.prompt), time.Since(start).Round(time.Millisecond))
+			r := rep.Runs[0]
+			rel := func(a, b float64) string { return fmt.Sprintf("%+.4f%%", (a/b-1)*100) }
+			fmt.Printf("| %s | %s | %.6f | %s | %.6f | %s | %s | %s | %s | %.4f | %.2fs |\n", key, name, r.HitRate, rel(r.HitRate, row.Hit),
+				r.TTFT.Mean, rel(r.TTFT.Mean, row.TTFTMean), rel(r.TTFT.P95, row.TTFT95), rel(r.E2E.Mean, row.E2E), rel(r.Makespan, row.Makespan), r.ContextCV/row.KVCV, r.Wall)
 		}
 	}
 }

@@ -35,15 +35,20 @@ type Crowd struct {
 }
 
 // readChats reads sessions of turns.
-func readChats(r *trace.Reader) ([]chat, error) {
-	var list []chat
+func readChats(r *trace.Reader) (list []chat, size int, err error) {
 	for {
 		s, err := r.NextSession()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
+		}
+		if size == 0 {
+			size = s.BlockSize
+		}
+		if s.BlockSize != size {
+			return nil, 0, fmt.Errorf("session %s has blocks of %d tokens, those before have %d: one size per input", s.ID, s.BlockSize, size)
 		}
 		c := chat{turns: make([]chatTurn, len(s.Turns))}
 		for i, t := range s.Turns {
@@ -52,8 +57,67 @@ func readChats(r *trace.Reader) ([]chat, error) {
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("the trace has no usable session")
+		return nil, 0, fmt.Errorf("the trace has no usable session")
 	}
+	return list, size, nil
+}
+
+// readWeka makes sessions of Claude Code files (experiments.md, 4.2, weka): each
+// main agent and each sub-agent with at least two requests, up to 60 requests
+// and up to the first beyond 120,000 tokens, in an order drawn with seed.
+func readWeka(r *trace.Reader, seed uint64) ([]chat, error) {
+	const most, longest = 60, 120_000
+	if seed == 0 {
+		seed = 3
+	}
+	var list []chat
+	offset := uint64(1) << 20
+	for {
+		f, err := r.NextWeka()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		top := uint64(0)
+		agent := func(reqs []trace.WekaRequest, shared int) {
+			for i := range reqs {
+				for _, id := range reqs[i].Blocks {
+					top = max(top, id)
+				}
+			}
+			if len(reqs) < 2 {
+				return
+			}
+			var c chat
+			for i := range reqs[:min(most, len(reqs))] {
+				q := &reqs[i]
+				if q.Input > longest {
+					break
+				}
+				b := make([]kv.Hash, len(q.Blocks))
+				for k, id := range q.Blocks {
+					if b[k] = kv.Hash(offset + id); k < shared {
+						b[k] = kv.Hash(k)
+					}
+				}
+				c.turns = append(c.turns, chatTurn{min(60, q.Think), q.Input, q.Output, b})
+			}
+			if len(c.turns) >= 2 {
+				list = append(list, c)
+			}
+		}
+		agent(f.Main, int(.5*float64(f.Tool+f.Sys)/512))
+		for i := range f.Subs {
+			agent(f.Subs[i].Requests, 4)
+		}
+		offset += top + 2
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the trace has no session with two requests of at most %d tokens", longest)
+	}
+	NewPython(seed).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list, nil
 }
 
@@ -64,6 +128,8 @@ type crowdSource struct {
 	chats  []chat
 	crowd  Crowd
 	pause  float64
+	paged  bool // engines announce the blocks that output fills
+	size   int
 	nextID uint64
 	conv   int // sessions started so far
 }
@@ -98,10 +164,36 @@ func (s *crowdSource) issue(conv, turn int, t float64, at func(*request)) {
 			blocks[i] = h
 		}
 	}
+	n := len(blocks)
+	if s.paged {
+		blocks = s.withOutput(conv, turn, blocks)
+	}
 	q := &request{Request: model.Request{ID: s.nextID, Prompt: c.prompt, Output: c.out, Blocks: blocks},
-		arrival: t, session: uint64(conv), conv: int32(conv), turn: int32(turn)}
+		arrival: t, session: uint64(conv), conv: int32(conv), turn: int32(turn), prompt: n}
 	s.nextID++
 	at(q)
+}
+
+// withOutput appends the blocks that the turn's output will fill: the next
+// turn's, if its prompt begins with this one.
+func (s *crowdSource) withOutput(conv, turn int, blocks []kv.Hash) []kv.Hash {
+	turns := s.chats[conv%len(s.chats)].turns
+	if turn+1 >= len(turns) {
+		return blocks
+	}
+	c, next := &turns[turn], turns[turn+1].blocks
+	n, full := len(c.blocks), (c.prompt+c.out)/s.size
+	if len(next) <= n || n > 0 && next[n-1] != c.blocks[n-1] {
+		return blocks
+	}
+	out := append([]kv.Hash(nil), blocks...)
+	for _, h := range next[n:min(full, len(next))] {
+		if rep := conv / len(s.chats); rep > 0 && h >= sharedIDs {
+			h += kv.Hash(rep) << 40
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 func (s *crowdSource) ended(q *request, now float64, at func(*request)) {
@@ -225,8 +317,9 @@ func (s *rolloutSource) issue(conv, turn int32, t float64, at func(*request)) {
 	if int(turn) == s.r.Turns-1 && s.straggl[conv] {
 		out = s.r.StragglerOutput
 	}
-	q := &request{Request: model.Request{ID: s.nextID, Prompt: prompt, Output: out, Blocks: blocks[:prompt/s.r.BlockSize]},
-		arrival: t, session: uint64(conv), conv: conv, turn: turn}
+	n := prompt / s.r.BlockSize
+	q := &request{Request: model.Request{ID: s.nextID, Prompt: prompt, Output: out, Blocks: blocks[:n]},
+		arrival: t, session: uint64(conv), conv: conv, turn: turn, prompt: n}
 	s.nextID++
 	at(q)
 }
@@ -238,4 +331,9 @@ func (s *rolloutSource) ended(q *request, now float64, at func(*request)) {
 	}
 	delete(s.blocks, q.conv)
 	s.open(now, at)
+}
+
+func rolloutWorkload(name string, r *Rollouts) *Workload {
+	return &Workload{name: name, size: r.BlockSize, speed: 1, total: r.Steps * r.PerStep * r.Turns,
+		closed: func(bool) source { return newRolloutSource(r) }}
 }

@@ -3,49 +3,20 @@ package sim
 import (
 	"fmt"
 
-	"kvasir/kv"
 	"kvasir/model"
-	"kvasir/sched"
 )
-
-// A request is one prompt's life. Times in seconds of virtual time.
-type request struct {
-	model.Request
-	arrival float64
-	session uint64 // hash key of the session, as the trace gives it
-	conv    int32  // running number of the session in this run
-	turn    int32
-
-	replica int
-	match   int // leading blocks that the view had on the chosen replica
-	est     int // prompt tokens that the ledger booked as uncached
-	booked  float64
-	hit     int // prompt tokens that the engine found
-	first   float64
-	done    float64
-
-	decision *sched.Decision // of the production core
-	believed int             // prompt tokens that the core thought were held there
-	exclude  []kv.Target     // where it failed
-}
-
-// A source yields the requests of one run.
-type source interface {
-	// next returns the next open-loop arrival, in order of time.
-	next() (q *request, ok bool)
-	// begin schedules the first closed-loop arrivals.
-	begin(at func(q *request))
-	// ended is told each completion and may schedule further arrivals.
-	ended(q *request, now float64, at func(q *request))
-}
 
 // A router places requests and is told what becomes of them.
 type router interface {
+	// route returns the replica for q, or errNowhere if none can take it now.
 	route(q *request, now float64) (replica int, err error)
+	// admitted tells that q's engine has moved it from its queue to its batch.
 	admitted(q *request)
 	first(q *request, now float64)
+	// done tells that q is complete, failed that its engine died under it.
 	done(q *request, now float64)
-	// events tells what an engine announced about its cache.
+	failed(q *request, now float64)
+	// events tells what an engine announced about its cache; the slice is reused.
 	events(replica int, now float64, ev []model.Event)
 }
 
@@ -53,7 +24,9 @@ type router interface {
 // order of events is that of experiments.md, section 2.5: by time, then by when
 // they were scheduled; open-loop arrivals come first.
 type cluster struct {
-	engines []*model.Engine
+	config  model.Config
+	profile model.Profile
+	engines []*model.Engine // nil: dead or not there yet
 	source  source
 	router  router
 	metrics *metrics
@@ -63,64 +36,96 @@ type cluster struct {
 	ends    []float64 // by replica: when the scheduled step ends
 	version []int     // by replica: of the scheduled end
 	live    map[uint64]*request
+	busyFor []float64 // by replica: seconds of work of engines that have died
 	routed  int
 	out     model.Outcome
-	pooled  bool
-	check   func(c *cluster) // for tests: called after each event
+
+	tick  func(done int) bool // called now and then; true stops the run
+	check func(c *cluster)    // for tests: called after each event
 }
 
-func newCluster(engines []*model.Engine, src source, m *metrics) *cluster {
-	return &cluster{
-		engines: engines, source: src, metrics: m,
-		ends: make([]float64, len(engines)), version: make([]int, len(engines)),
-		live: map[uint64]*request{},
+func newCluster(w *Workload, config model.Config, replicas int) *cluster {
+	return &cluster{config: config, profile: config.Profile, source: w.start(config.Admission == model.Paged), metrics: newMetrics(replicas),
+		live: map[uint64]*request{}, tick: func(int) bool { return false }}
+}
+
+// launch adds n engines with empty caches.
+func (c *cluster) launch(n int) error {
+	for range n {
+		e, err := model.New(c.config)
+		if err != nil {
+			return err
+		}
+		c.engines = append(c.engines, e)
+		c.ends = append(c.ends, -1)
+		c.version = append(c.version, 0)
+		c.busyFor = append(c.busyFor, 0)
 	}
+	c.metrics.grow(len(c.engines))
+	return nil
 }
 
-// run plays the source to its end, or until stop says so.
-func (c *cluster) run(stop func() bool) error {
+// at schedules do.
+func (c *cluster) at(t float64, do func()) { c.queue.push(event{at: t, do: do}) }
+
+// run plays the source to its end, or until tick says so.
+func (c *cluster) run() error {
 	c.source.begin(c.schedule)
 	q, open := c.source.next()
-	for n := 0; ; n++ {
-		if n&1023 == 0 && stop() {
-			return errStopped
+	told := 0
+	for n := 1; ; n++ {
+		if n&4095 == 0 {
+			done := c.metrics.requests()
+			if c.tick(done - told) {
+				return errStopped
+			}
+			told = done
 		}
-		if open && (c.queue.len() == 0 || q.arrival <= c.queue.top().at) {
+		switch {
+		case open && (c.queue.len() == 0 || q.arrival <= c.queue.top().at):
 			c.now = q.arrival
 			if err := c.arrive(q); err != nil {
 				return err
 			}
 			q, open = c.source.next()
-		} else if c.queue.len() > 0 {
+		case c.queue.len() > 0:
+			if !open && c.queue.work == 0 && len(c.live) == 0 {
+				// Only control events are left: nothing can come of them.
+				c.tick(c.metrics.requests() - told)
+				return nil
+			}
 			ev := c.queue.pop()
-			if ev.q != nil {
-				c.now = ev.at
+			if ev.do == nil && ev.q == nil && ev.version != c.version[ev.replica] {
+				continue
+			}
+			c.now = ev.at
+			switch {
+			case ev.do != nil:
+				ev.do()
+			case ev.q != nil:
 				if err := c.arrive(ev.q); err != nil {
 					return err
 				}
-			} else {
-				if ev.version != c.version[ev.replica] {
-					continue
-				}
-				c.now = ev.at
+			default:
 				c.step(ev.replica)
 			}
-		} else {
-			break
+		default:
+			if len(c.live) > 0 {
+				return fmt.Errorf("%d requests never ended: a bug of the model", len(c.live))
+			}
+			c.tick(c.metrics.requests() - told)
+			return nil
 		}
 		if c.check != nil {
 			c.check(c)
 		}
 	}
-	for i, e := range c.engines {
-		if s := e.Stats(); s.Waiting+s.Running > 0 {
-			return fmt.Errorf("replica %d is stuck with %d waiting and %d running requests: a bug of the model", i, s.Waiting, s.Running)
-		}
-	}
-	return nil
 }
 
 func (c *cluster) schedule(q *request) { c.queue.push(event{at: q.arrival, q: q}) }
+
+// retryAfter is how long a client waits when no replica can take its request.
+const retryAfter = 1.0
 
 func (c *cluster) arrive(q *request) error {
 	c.routed++
@@ -128,18 +133,26 @@ func (c *cluster) arrive(q *request) error {
 		c.metrics.sampleContext(c.engines)
 	}
 	r, err := c.router.route(q, c.now)
+	if err == errNowhere {
+		c.metrics.refused++
+		c.queue.push(event{at: c.now + retryAfter, q: q})
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	q.replica = r
+	c.metrics.placed(q, r)
 	c.live[q.ID] = q
 	e := c.engines[r]
 	if err := e.SubmitAt(&q.Request, c.now); err != nil {
 		return err
 	}
-	c.out.Events, c.out.Admitted = c.out.Events[:0], c.out.Admitted[:0]
-	e.Drain(&c.out)
-	c.told(r)
+	if c.config.Instant {
+		c.out.Events, c.out.Admitted = c.out.Events[:0], c.out.Admitted[:0]
+		e.Drain(&c.out)
+		c.told(r)
+	}
 	c.reschedule(r)
 	return nil
 }
@@ -147,7 +160,9 @@ func (c *cluster) arrive(q *request) error {
 // told hands the engine's events and admissions to the router.
 func (c *cluster) told(r int) {
 	for _, id := range c.out.Admitted {
-		c.router.admitted(c.live[id])
+		if q := c.live[id]; q != nil {
+			c.router.admitted(q)
+		}
 	}
 	if len(c.out.Events) > 0 {
 		c.router.events(r, c.now, c.out.Events)
@@ -175,7 +190,7 @@ func (c *cluster) step(r int) {
 	for _, p := range c.out.Progress {
 		if p.First {
 			q := c.live[p.ID]
-			q.first, q.hit = c.now, p.Cached
+			q.first, q.hit, q.started = c.now, p.Cached, true
 			c.router.first(q, c.now)
 		}
 	}
@@ -191,7 +206,7 @@ func (c *cluster) step(r int) {
 	}
 	c.told(r)
 	c.reschedule(r)
-	if c.pooled {
+	if c.config.Pool != nil {
 		for i, e := range c.engines {
 			e.Poke(c.now)
 			c.reschedule(i)
@@ -199,10 +214,12 @@ func (c *cluster) step(r int) {
 	}
 }
 
-// An event is a closed-loop arrival (q set) or the end of a step.
+// An event is a control (do set), a closed-loop arrival (q set) or the end of a
+// step.
 type event struct {
 	at      float64
 	seq     uint64
+	do      func()
 	q       *request
 	replica int
 	version int
@@ -210,8 +227,9 @@ type event struct {
 
 // An eventQueue is a heap by time, then by order of insertion.
 type eventQueue struct {
-	h   []event
-	seq uint64
+	h    []event
+	seq  uint64
+	work int // events that aren't controls
 }
 
 func (q *eventQueue) len() int    { return len(q.h) }
@@ -220,6 +238,9 @@ func (q *eventQueue) top() *event { return &q.h[0] }
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
 func (q *eventQueue) push(e event) {
+	if e.do == nil {
+		q.work++
+	}
 	e.seq = q.seq
 	q.seq++
 	q.h = append(q.h, e)
@@ -237,6 +258,9 @@ func (q *eventQueue) push(e event) {
 func (q *eventQueue) pop() event {
 	h := q.h
 	top := h[0]
+	if top.do == nil {
+		q.work--
+	}
 	n := len(h) - 1
 	h[0] = h[n]
 	h[n] = event{}

@@ -13,7 +13,6 @@ type exact struct {
 	profile model.Profile
 	size    int // tokens per block
 	pick    twin
-	metrics *metrics
 	live    map[uint64]*request
 	intn    func(int) int
 	unit    func() float64
@@ -42,8 +41,8 @@ type account struct {
 	out      []*request
 }
 
-func newExact(engines []*model.Engine, size int, pick twin, m *metrics) *exact {
-	x := &exact{engines: engines, profile: engines[0].Config().Profile, size: size, pick: pick, metrics: m,
+func newExact(engines []*model.Engine, size int, pick twin) *exact {
+	x := &exact{engines: engines, profile: engines[0].Config().Profile, size: size, pick: pick,
 		reps: make([]account, len(engines)), m: make([]int, len(engines)), scores: make([]float64, len(engines)),
 		predict: pick.predict, blocks: pick.blocks}
 	for i := range x.reps {
@@ -56,14 +55,13 @@ func newExact(engines []*model.Engine, size int, pick twin, m *metrics) *exact {
 func (x *exact) route(q *request, now float64) (int, error) {
 	if !x.pick.blind {
 		for r := range x.reps {
-			x.m[r] = x.matched(r, q.Blocks)
+			x.m[r] = x.matched(r, q.blocks())
 		}
 	}
 	r := x.pick.pick(x, q, now)
-	x.metrics.placed(q, r, now)
 	a := &x.reps[r]
 	if x.pick.blind {
-		x.m[r] = x.matched(r, q.Blocks)
+		x.m[r] = x.matched(r, q.blocks())
 	}
 	q.match = x.m[r]
 	q.est = max(1, q.Prompt-q.match*x.size)
@@ -75,13 +73,13 @@ func (x *exact) route(q *request, now float64) (int, error) {
 	a.requests++
 	a.prompt += q.Prompt
 	if x.blocks {
-		for _, h := range q.Blocks {
+		for _, h := range q.blocks() {
 			a.active[h]++
 		}
 	}
-	a.partial += (q.Prompt+x.size-1)/x.size - len(q.Blocks)
+	a.partial += (q.Prompt+x.size-1)/x.size - len(q.blocks())
 	if x.predict {
-		for _, h := range q.Blocks {
+		for _, h := range q.blocks() {
 			a.pending[h]++
 		}
 	}
@@ -105,7 +103,7 @@ func (x *exact) matched(r int, blocks []kv.Hash) int {
 
 func (x *exact) admitted(q *request) {
 	if x.predict {
-		unbook(x.reps[q.replica].pending, q.Blocks)
+		unbook(x.reps[q.replica].pending, q.blocks())
 	}
 }
 
@@ -145,13 +143,15 @@ func (x *exact) done(q *request, now float64) {
 	a.prompt -= q.Prompt
 	a.context -= q.Prompt
 	a.decoding--
-	a.partial -= (q.Prompt+x.size-1)/x.size - len(q.Blocks)
+	a.partial -= (q.Prompt+x.size-1)/x.size - len(q.blocks())
 	if x.blocks {
-		unbook(a.active, q.Blocks)
+		unbook(a.active, q.blocks())
 	}
 	x.outSum += float64(q.Output)
 	x.outN++
 }
+
+func (x *exact) failed(*request, float64) {} // faults don't reach twins
 
 func (x *exact) events(int, float64, []model.Event) {}
 

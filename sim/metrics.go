@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math"
-	"slices"
 
 	"kvasir/model"
 )
@@ -10,46 +9,53 @@ import (
 // metrics collects what experiments.md, section 3, defines. Memory is a few
 // numbers per request, and one per replica and half second.
 type metrics struct {
-	replicas             int
-	ttft, e2e, tpot      []float64 // s
-	ttftHit, ttftMiss    []float64
-	prompt, hit          int // tokens
-	output               int
-	phantom              int // tokens believed cached on the chosen replica and not found
-	share                []int
-	firstArrival, last   float64
-	began                bool
-	convs                map[int32]conv
-	later, stayed, first int
-	rollouts             []float64 // last completion - first arrival, by finished session
-	lives                []life
-	contextCV            float64
-	contextN             int
-	byID                 map[uint64]*request // for tests: nil unless asked for
+	lives []life
+	share []int // by replica: requests
+
+	convs                 map[int32]conv
+	later, stayed, homing int // later requests of sessions; those on the last one's replica; on the first one's
+
+	failed, rerouted, refused int
+	lost                      int // batches of events
+
+	contextCV float64 // sum over samples
+	contextN  int
+	routed    int
+
+	curves bool
+	byID   map[uint64]*request // for tests: nil unless asked for
 }
 
-// A conv is where a session's latest request went.
+// A conv is a session on its way.
 type conv struct {
-	replica, firstReplica int
-	start                 float64
+	replica, home int     // of the latest and the first request
+	began, ended  float64 // first arrival, latest completion
 }
 
-// A life is what the load curve needs of one request.
+// A life is what came of one completed request.
 type life struct {
-	first, done float64
-	prompt, out int32
-	replica     int32
+	arrival, first, done   float64
+	prompt, out, hit, over int32 // tokens; over: believed cached and not found
+	replica                int32
 }
 
 func newMetrics(replicas int) *metrics {
-	return &metrics{replicas: replicas, share: make([]int, replicas), convs: map[int32]conv{}}
+	return &metrics{share: make([]int, replicas), convs: map[int32]conv{}}
 }
 
-// placed notes a decision, in order of arrival.
-func (m *metrics) placed(q *request, replica int, now float64) {
-	if !m.began || now < m.firstArrival {
-		m.firstArrival, m.began = now, true
+// grow makes room for n replicas.
+func (m *metrics) grow(n int) {
+	for len(m.share) < n {
+		m.share = append(m.share, 0)
 	}
+}
+
+// requests returns how many requests have ended well.
+func (m *metrics) requests() int { return len(m.lives) }
+
+// placed notes a decision, in order of time.
+func (m *metrics) placed(q *request, replica int) {
+	m.routed++
 	m.share[replica]++
 	v, seen := m.convs[q.conv]
 	if seen {
@@ -57,11 +63,11 @@ func (m *metrics) placed(q *request, replica int, now float64) {
 		if v.replica == replica {
 			m.stayed++
 		}
-		if v.firstReplica == replica {
-			m.first++
+		if v.home == replica {
+			m.homing++
 		}
 	} else {
-		v.firstReplica, v.start = replica, now
+		v.home, v.began = replica, q.arrival
 	}
 	v.replica = replica
 	m.convs[q.conv] = v
@@ -69,82 +75,89 @@ func (m *metrics) placed(q *request, replica int, now float64) {
 
 // add notes a completed request.
 func (m *metrics) add(q *request) {
-	ttft := q.first - q.arrival
-	m.ttft = append(m.ttft, ttft)
-	if q.hit > 0 {
-		m.ttftHit = append(m.ttftHit, ttft)
-	} else {
-		m.ttftMiss = append(m.ttftMiss, ttft)
-	}
-	m.e2e = append(m.e2e, q.done-q.arrival)
-	if q.Output > 1 {
-		m.tpot = append(m.tpot, (q.done-q.first)/float64(q.Output-1))
-	}
-	m.prompt += q.Prompt
-	m.hit += q.hit
-	m.phantom += max(0, q.believed-q.hit)
-	m.output += q.Output
-	m.last = math.Max(m.last, q.done)
+	m.lives = append(m.lives, life{q.arrival, q.first, q.done, int32(q.Prompt), int32(q.Output), int32(q.hit),
+		int32(max(0, q.believed-q.hit)), int32(q.replica)})
+	v := m.convs[q.conv]
+	v.ended = q.done
+	m.convs[q.conv] = v
 	if m.byID != nil {
 		m.byID[q.ID] = q
 	}
-	m.lives = append(m.lives, life{q.first, q.done, int32(q.Prompt), int32(q.Output), int32(q.replica)})
 }
 
-// sampleContext is taken at every fourth routed request.
+// sampleContext is taken at every fourth routed request: the variation of the
+// engines' context tokens over replicas.
 func (m *metrics) sampleContext(engines []*model.Engine) {
-	sum, sq := 0.0, 0.0
+	sum, sq, n := 0.0, 0.0, 0.0
 	for _, e := range engines {
+		if e == nil {
+			continue
+		}
 		k := float64(e.Context())
 		sum += k
 		sq += k * k
+		n++
 	}
 	if sum == 0 {
 		return
 	}
-	n := float64(len(engines))
 	mean := sum / n
 	m.contextCV += math.Sqrt(math.Max(0, sq/n-mean*mean)) / mean
 	m.contextN++
 }
 
-// decodeCV is CV0.5: in bins of half a second, the coefficient of variation over
-// replicas of the blocks of decoding requests, averaged over non-empty bins.
-func (m *metrics) decodeCV(blockSize int) float64 {
-	const bin = 0.5
-	sums := map[int][]float64{} // by bin
-	for _, l := range m.lives {
-		lo, hi := int(math.Floor(l.first/bin)), int(math.Floor((l.done-1e-9)/bin))
-		for k := lo; k <= hi; k++ {
-			f := 1.0
-			if l.done > l.first {
-				f = min(1, max(0, ((float64(k)+.5)*bin-l.first)/(l.done-l.first)))
-			}
-			row := sums[k]
-			if row == nil {
-				row = make([]float64, m.replicas)
-				sums[k] = row
-			}
-			row[l.replica] += math.Ceil((float64(l.prompt) + f*float64(l.out)) / float64(blockSize))
+// bin is the width of the bins of the coefficients of variation, in seconds.
+const bin = 0.5
+
+// binCV is CV0.5 of experiments.md, section 3: span tells from when to when a
+// request weighs on its replica, weight how much at time t; in each bin the
+// coefficient of variation over all replicas, idle ones included; averaged over
+// the bins that aren't empty.
+func (m *metrics) binCV(span func(l *life) (from, to float64), weight func(l *life, t float64) float64) float64 {
+	last := -1
+	for i := range m.lives {
+		_, to := span(&m.lives[i])
+		last = max(last, int(math.Floor((to-1e-9)/bin)))
+	}
+	n := len(m.share)
+	sums := make([]float64, (last+1)*n)
+	for i := range m.lives {
+		l := &m.lives[i]
+		from, to := span(l)
+		for k := int(math.Floor(from / bin)); k <= int(math.Floor((to-1e-9)/bin)); k++ {
+			sums[k*n+int(l.replica)] += weight(l, (float64(k)+.5)*bin)
 		}
 	}
-	// In order of time: sums of floats must not depend on the order of a map.
-	keys := make([]int, 0, len(sums))
-	for k := range sums {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	total, n := 0.0, 0
-	for _, k := range keys {
-		if cv, ok := variation(sums[k]); ok {
+	total, bins := 0.0, 0
+	for k := range last + 1 {
+		if cv, ok := variation(sums[k*n : (k+1)*n]); ok {
 			total += cv
-			n++
+			bins++
 		}
 	}
-	if n == 0 {
+	if bins == 0 {
 		return 0
 	}
-	return total / float64(n)
+	return total / float64(bins)
+}
+
+// decodeCV is CV0.5 in blocks of blockSize tokens: a request weighs from its
+// first token to its end, by prompt and what it has generated.
+func (m *metrics) decodeCV(blockSize float64) float64 {
+	return m.binCV(func(l *life) (float64, float64) { return l.first, l.done }, func(l *life, t float64) float64 {
+		f := 1.0
+		if l.done > l.first {
+			f = min(1, max(0, (t-l.first)/(l.done-l.first)))
+		}
+		return math.Ceil((float64(l.prompt) + f*float64(l.out)) / blockSize)
+	})
+}
+
+// prefillCV is the same for prefill: a request weighs from its arrival to its
+// first token, by the prompt tokens that were not cached.
+func (m *metrics) prefillCV() float64 {
+	return m.binCV(func(l *life) (float64, float64) { return l.arrival, l.first },
+		func(l *life, _ float64) float64 { return float64(l.prompt - l.hit) })
 }
 
 // variation returns population standard deviation over mean.
@@ -162,26 +175,4 @@ func variation(v []float64) (float64, bool) {
 		sq += (x - mean) * (x - mean)
 	}
 	return math.Sqrt(sq/float64(len(v))) / mean, true
-}
-
-// A Spread is a distribution in numbers. Percentiles are sorted[min(n-1, floor(p*n))].
-type Spread struct {
-	Mean float64 `json:"mean"`
-	P50  float64 `json:"p50"`
-	P95  float64 `json:"p95"`
-	P99  float64 `json:"p99"`
-}
-
-func spread(v []float64) Spread {
-	if len(v) == 0 {
-		return Spread{}
-	}
-	s := slices.Clone(v)
-	slices.Sort(s)
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	at := func(p float64) float64 { return s[min(len(s)-1, int(math.Floor(p*float64(len(s)))))] }
-	return Spread{sum / float64(len(v)), at(.5), at(.95), at(.99)}
 }

@@ -144,10 +144,10 @@ func prefixHash(k int) twin {
 	}
 	return twin{name: name, blind: true, pick: func(x *exact, q *request, _ float64) int {
 		key := uint64(1469598103934665603)
-		for _, b := range q.Blocks[:min(k, len(q.Blocks))] {
+		for _, b := range q.blocks()[:min(k, len(q.blocks()))] {
 			key = h64(key ^ (uint64(b) + 1))
 		}
-		if len(q.Blocks) == 0 {
+		if len(q.blocks()) == 0 {
 			key = h64(q.ID)
 		}
 		return rendezvous(key, len(x.reps))
@@ -198,7 +198,7 @@ func sglang(name string, threshold float64, abs int, rel float64, randomMatch bo
 			}
 		}
 		balanced := !(high-low > abs && float64(high) > rel*float64(low))
-		if balanced && len(q.Blocks) > 0 && float64(best)/float64(len(q.Blocks)) > threshold {
+		if balanced && len(q.blocks()) > 0 && float64(best)/float64(len(q.blocks())) > threshold {
 			if randomMatch {
 				return x.argmin(func(r int) float64 { return -float64(x.m[r]) })
 			}
@@ -224,7 +224,7 @@ func ray(name string, imbalance float64) twin {
 			}
 			return i
 		}
-		if len(q.Blocks) > 0 && float64(best)/float64(len(q.Blocks)) >= .1 {
+		if len(q.blocks()) > 0 && float64(best)/float64(len(q.blocks())) >= .1 {
 			return x.argmin(func(r int) float64 { return -float64(x.m[r]) })
 		}
 		return x.argmin(func(r int) float64 { return float64(x.engines[r].Held()) })
@@ -244,8 +244,8 @@ func llmd(x *exact, q *request, _ float64) int {
 			queue = float64(high-e.Waiting()) / float64(high-low)
 		}
 		prefix := 0.0
-		if len(q.Blocks) > 0 {
-			prefix = float64(x.m[r]) / float64(len(q.Blocks))
+		if len(q.blocks()) > 0 {
+			prefix = float64(x.m[r]) / float64(len(q.blocks()))
 		}
 		return -(3*prefix + 2*queue + 2*(1-e.Usage()))
 	})
@@ -284,11 +284,11 @@ func dynamoTwin(name string, credit, decay, scale, weight float64, low bool) twi
 			least = min(least, x.reps[r].prefill)
 		}
 		own := float64(q.Prompt) / size
-		partial := (q.Prompt+x.size-1)/x.size - len(q.Blocks)
+		partial := (q.Prompt+x.size-1)/x.size - len(q.blocks())
 		cost := func(r int) float64 {
 			a := &x.reps[r]
 			fresh := partial
-			for _, h := range q.Blocks {
+			for _, h := range q.blocks() {
 				if a.active[h] == 0 {
 					fresh++
 				}

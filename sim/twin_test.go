@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"testing"
 
@@ -9,17 +8,34 @@ import (
 	"kvasir/model"
 )
 
-func never() bool { return false }
-
-func twinByName(t *testing.T, name string) twin {
+// runArm plays w under one policy and returns the fleet after it.
+func runArm(t *testing.T, w *Workload, name string, replicas int, edit func(c *Config)) *cluster {
 	t.Helper()
-	for _, w := range twins() {
-		if w.name == name {
-			return w
-		}
+	c := Config{Workload: w, Policies: []string{name}, Replicas: replicas, Profile: model.Profile70B}
+	if edit != nil {
+		edit(&c)
 	}
-	t.Fatalf("no twin %q", name)
-	return twin{}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	arms, err := resolve(c.Policies, c.Profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.prepare()
+	s := uint64(1)
+	if len(c.Seeds) > 0 {
+		s = c.Seeds[0]
+	}
+	cl, err := c.build(arms[0], s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl.metrics.byID = map[uint64]*request{}
+	if err := cl.run(); err != nil {
+		t.Fatal(err)
+	}
+	return cl
 }
 
 // micro is the trace of experiments.md, section 4.3.
@@ -38,7 +54,7 @@ func micro() *Workload {
 		return out
 	}
 	x, y, w, v := seq(10, 1), seq(11, 1), seq(12, 1), seq(13, 1)
-	return &Workload{size: 512, speed: 1, open: []openArrival{
+	load := &Workload{name: "micro", size: 512, speed: 1, open: []openArrival{
 		{at: 0, prompt: 3000, out: 50, blocks: with(a, x)},
 		{at: .05, prompt: 3000, out: 80, blocks: with(a, y)},
 		{at: .1, prompt: 20000, out: 20, blocks: with(a, z)},
@@ -50,6 +66,10 @@ func micro() *Workload {
 		{at: 1.6, prompt: 3000, out: 5, blocks: with(a, y)},
 		{at: 1.75, prompt: 20500, out: 12, blocks: with(a, z, v)},
 	}}
+	for i := range load.open {
+		load.open[i].conv = int32(i)
+	}
+	return load
 }
 
 func TestMicroTrace(t *testing.T) {
@@ -69,33 +89,21 @@ func TestMicroTrace(t *testing.T) {
 		{"marg 1/.3/.3", [10]row{{0, 0, .1672, 2.017891}, {0, 2048, .656339, 2.331075}, {0, 2048, 1.463394, 1.692252}, {1, 0, .263243, .377039}, {1, 2048, .316461, .316461},
 			{1, 0, .346679, 1.461250}, {1, 0, 1.042306, 1.340864}, {1, 2560, 1.639445, 2.033510}, {0, 2560, 1.638030, 1.681488}, {0, 19968, 1.807499, 1.926051}}, .468527, .301060, .135494},
 	} {
-		w := micro()
-		for i := range w.open {
-			w.open[i].conv = int32(i)
-		}
-		lives := map[uint64]*request{}
-		cl, err := runTwin(w, 2, model.Profile70B, 0, twinByName(t, c.policy), 1, func() bool { return false })
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = lives
-		for i, l := range cl.metrics.byID {
-			want := c.rows[i]
+		cl := runArm(t, micro(), "ref:"+c.policy, 2, nil)
+		for i, want := range c.rows {
+			l := cl.metrics.byID[uint64(i)]
 			if l.replica != want.r || l.hit != want.hit || math.Abs(l.first-want.first) > 5.1e-7 || math.Abs(l.done-want.done) > 5.1e-7 {
 				t.Errorf("%s, request %d: replica %d hit %d first %.6f done %.6f, want %v", c.policy, i, l.replica, l.hit, l.first, l.done, want)
 			}
 		}
-		m := cl.metrics
-		if got := float64(m.hit) / float64(m.prompt); math.Abs(got-c.hit) > 5.1e-7 {
-			t.Errorf("%s: hit %.6f, want %.6f", c.policy, got, c.hit)
-		}
-		if got := spread(m.ttft).Mean; math.Abs(got-c.ttft) > 5.1e-7 {
-			t.Errorf("%s: mean TTFT %.6f s, want %.6f", c.policy, got, c.ttft)
-		}
-		busy := []float64{cl.engines[0].Busy(), cl.engines[1].Busy()}
-		if got, _ := variation(busy); math.Abs(got-c.workCV) > 5.1e-7 {
-			t.Errorf("%s: work CV %.6f, want %.6f", c.policy, got, c.workCV)
+		r := cl.result()
+		for _, f := range []struct {
+			name      string
+			got, want float64
+		}{{"hit rate", r.HitRate, c.hit}, {"mean TTFT", r.TTFT.Mean, c.ttft}, {"work CV", r.WorkCV, c.workCV}} {
+			if math.Abs(f.got-f.want) > 5.1e-7 {
+				t.Errorf("%s: %s %.6f, want %.6f", c.policy, f.name, f.got, f.want)
+			}
 		}
 	}
-	_ = fmt.Sprint
 }

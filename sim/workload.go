@@ -1,25 +1,38 @@
 package sim
 
 import (
-	"fmt"
-	"io"
-	"sort"
-	"strconv"
+	"sync"
 
 	"kvasir/kv"
 	"kvasir/model"
-	"kvasir/trace"
 )
 
 // A Workload makes the requests of any number of runs. It is read-only once it
-// is made, so runs may share it.
+// is made, so that runs share it. Load and Generate make one.
 type Workload struct {
-	name   string
-	open   []openArrival
-	speed  float64 // factor on the rate of open arrivals
-	closed func() source
-	size   int // tokens per block
+	name string
+	size int // tokens per block
+
+	open  []openArrival // an open loop: fixed arrivals, in order of time
+	speed float64       // factor on their rate
+
+	closed        func(paged bool) source // a closed loop
+	total         int                     // requests that it will make, 0 unknown
+	crowdReplicas int                     // fleet that its start times are for, 0 any
+	chains        func(yield func([]kv.Hash))
+
+	once sync.Once
+	memo *names
 }
+
+// Name says what the workload is, for tables.
+func (w *Workload) Name() string { return w.name }
+
+// BlockSize returns the tokens per block.
+func (w *Workload) BlockSize() int { return w.size }
+
+// requests returns how many requests a run will have, 0 if that isn't known.
+func (w *Workload) requests() int { return max(w.total, len(w.open)) }
 
 // An openArrival is a request with a fixed arrival time.
 type openArrival struct {
@@ -30,13 +43,40 @@ type openArrival struct {
 	blocks      []kv.Hash
 }
 
-// start returns the source of one run.
-func (w *Workload) start() source {
-	if w.closed != nil {
-		return w.closed()
-	}
-	return &openSource{w: w}
+// prepare computes once what all runs share.
+func (w *Workload) prepare() {
+	w.once.Do(func() {
+		w.memo = newNames(w.size, nil)
+		var scratch []kv.Hash
+		add := func(b []kv.Hash) { scratch = w.memo.chain(scratch[:0], b) }
+		for i := range w.open {
+			add(w.open[i].blocks)
+		}
+		if w.chains != nil {
+			w.chains(add)
+		}
+	})
 }
+
+// start returns the source of one run. With paged engines the blocks that output
+// fills are announced, where the trace knows them.
+func (w *Workload) start(paged bool) source {
+	var s source
+	if w.closed != nil {
+		s = w.closed(paged)
+	} else {
+		s = &openSource{w: w}
+	}
+	return named{s, w.memo}
+}
+
+// named is a source that knows the hashes of its block ids.
+type named struct {
+	source
+	memo *names
+}
+
+func (n named) names() *names { return n.memo }
 
 type openSource struct {
 	w *Workload
@@ -49,7 +89,7 @@ func (s *openSource) next() (*request, bool) {
 	}
 	a := &s.w.open[s.n]
 	q := &request{Request: model.Request{ID: uint64(s.n), Prompt: a.prompt, Output: a.out, Blocks: a.blocks},
-		arrival: a.at / s.w.speed, session: a.session, conv: a.conv}
+		arrival: a.at / s.w.speed, session: a.session, conv: a.conv, prompt: len(a.blocks)}
 	s.n++
 	return q, true
 }
@@ -57,59 +97,3 @@ func (s *openSource) next() (*request, bool) {
 func (s *openSource) begin(func(*request)) {}
 
 func (s *openSource) ended(*request, float64, func(*request)) {}
-
-// sessionKey is the number that a session's name hashes to: FNV-1a with the
-// offset of experiments.md (section 4.2) over the name in single quotes, which is
-// how the reference simulator came by its keys from the cell files.
-func sessionKey(name string) uint64 {
-	h := uint64(1469598103934665603)
-	mix := func(b byte) { h = (h ^ uint64(b)) * 1099511628211 }
-	mix('\'')
-	for i := range len(name) {
-		mix(name[i])
-	}
-	mix('\'')
-	return h
-}
-
-// readOpen reads an open-loop trace, at most limit requests (0: all).
-func readOpen(r *trace.Reader, limit int) ([]openArrival, error) {
-	var list []openArrival
-	convs := map[string]int32{}
-	for limit == 0 || len(list) < limit {
-		q, err := r.NextRequest()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		a := openArrival{at: q.At, prompt: q.Input, out: q.Output, blocks: hashes(q.Blocks)}
-		if q.Session == "" {
-			a.conv = int32(len(convs))
-			convs["\x00"+strconv.Itoa(len(list))] = a.conv
-			a.session = h64(uint64(len(list)))
-		} else {
-			id, ok := convs[q.Session]
-			if !ok {
-				id = int32(len(convs))
-				convs[q.Session] = id
-			}
-			a.conv, a.session = id, sessionKey(q.Session)
-		}
-		list = append(list, a)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("the trace has no usable request")
-	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].at < list[j].at })
-	return list, nil
-}
-
-func hashes(ids []uint64) []kv.Hash {
-	out := make([]kv.Hash, len(ids))
-	for i, id := range ids {
-		out[i] = kv.Hash(id)
-	}
-	return out
-}

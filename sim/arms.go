@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"kvasir/model"
+	"kvasir/policy"
+)
+
+// An arm is a policy under test: one of the product's, or a twin of the
+// reference simulator.
+type arm struct {
+	name   string
+	config policy.Config
+	twin   *twin
+}
+
+// presets are product policies under settings that the tables compare. A name
+// without one is the policy's own defaults.
+var presets = []struct {
+	name string
+	set  func(c *policy.Config, p model.Profile)
+}{
+	{"dynamo:prefill8", func(c *policy.Config, _ model.Profile) { c.Dynamo.PrefillScale = 8 }},
+	{"dynamo:decay1", func(c *policy.Config, _ model.Profile) { c.Dynamo.CreditDecay = 1 }},
+	{"dynamo:credit0", func(c *policy.Config, _ model.Profile) { c.Dynamo.OverlapCredit = 0 }},
+	// The agentic preset is tuned for blocks of 16; w is in blocks, so it is
+	// rescaled to 512 (experiments.md, 7.3).
+	{"dynamo:agentic", func(c *policy.Config, _ model.Profile) {
+		c.Dynamo.OverlapCredit, c.Dynamo.PrefillScale, c.Dynamo.RequestWeight = 2, 4, 2
+	}},
+	{"dynamo:predict", func(c *policy.Config, _ model.Profile) { c.Dynamo.Predicted = true }},
+	{"dynamo:trackout", func(c *policy.Config, _ model.Profile) { c.Dynamo.OutputBlocks = true }},
+	{"sglang_cache_aware:library", func(c *policy.Config, _ model.Profile) {
+		c.SGLang.CacheThreshold, c.SGLang.BalanceAbs, c.SGLang.BalanceRel, c.SGLang.RandomTies = .5, 32, 1.1, true
+	}},
+	{"least_load:tokens", func(c *policy.Config, _ model.Profile) { c.LeastLoad.By = "tokens" }},
+	// The engine's constants are given, not learned: what the reference knows.
+	{"marginal:known", func(c *policy.Config, p model.Profile) { known(c, p) }},
+	{"marginal:wp", func(c *policy.Config, p model.Profile) {
+		known(c, p)
+		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega = 0, 0, 0
+	}},
+	{"marginal:111", func(c *policy.Config, p model.Profile) {
+		known(c, p)
+		c.Marginal.Delta, c.Marginal.Omega = 1, 1
+	}},
+}
+
+func known(c *policy.Config, p model.Profile) {
+	c.Marginal.Learn = false
+	c.Marginal.Coefficients = policy.Coefficients{PrefillToken: p.CP, Attention: p.CA, Step: p.C0,
+		DecodeStep: p.C0, DecodeRequest: p.CD, DecodeToken: p.CKV}
+}
+
+// Arms returns the names that Config.Policies accepts: the product's policies,
+// presets of them ("dynamo:prefill8"), and the twins of the reference simulator
+// ("ref:dynamo", "ref:POOL").
+func Arms() []string {
+	list := policy.Names()
+	for _, p := range presets {
+		list = append(list, p.name)
+	}
+	for _, t := range twins() {
+		list = append(list, "ref:"+t.name)
+	}
+	return list
+}
+
+// resolve turns names into arms.
+func resolve(policies []string, profile model.Profile) ([]arm, error) {
+	var arms []arm
+	seen := map[string]bool{}
+	add := func(name string) error {
+		a, err := armOf(name, profile)
+		if err == nil && !seen[name] {
+			seen[name] = true
+			arms = append(arms, a)
+		}
+		return err
+	}
+	for _, name := range policies {
+		switch name {
+		case "all":
+			for _, n := range policy.Names() {
+				if err := add(n); err != nil {
+					return nil, err
+				}
+			}
+			for _, p := range presets {
+				if err := add(p.name); err != nil {
+					return nil, err
+				}
+			}
+		case "ref:all":
+			for _, t := range twins() {
+				if err := add("ref:" + t.name); err != nil {
+					return nil, err
+				}
+			}
+		default:
+			if err := add(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return arms, nil
+}
+
+func armOf(name string, profile model.Profile) (arm, error) {
+	if ref, ok := strings.CutPrefix(name, "ref:"); ok {
+		for _, t := range twins() {
+			if t.name == ref {
+				return arm{name: name, twin: &t}, nil
+			}
+		}
+		return arm{}, fmt.Errorf("policy %q is unknown: the reference's are %s", name, strings.Join(Arms(), ", "))
+	}
+	c := policy.Defaults()
+	c.RayPrefix.Match, c.SGLang.Match = "index", "index" // a trace has no text
+	base, preset, ok := strings.Cut(name, ":")
+	c.Name = base
+	if ok {
+		found := false
+		for _, p := range presets {
+			if p.name == name {
+				p.set(&c, profile)
+				found = true
+			}
+		}
+		if !found {
+			var have []string
+			for _, p := range presets {
+				if strings.HasPrefix(p.name, base+":") {
+					have = append(have, p.name)
+				}
+			}
+			return arm{}, fmt.Errorf("policy %q: no preset %q of %s: there are %q", name, preset, base, have)
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return arm{}, err
+	}
+	return arm{name: name, config: c}, nil
+}
