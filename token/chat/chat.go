@@ -35,6 +35,11 @@ type Config struct {
 	Now func() time.Time
 	// HarmonyDate pins the date of gpt-oss prompts (VLLM_SYSTEM_START_DATE, 2006-01-02); "" is today.
 	HarmonyDate string
+	// HarmonyRecipientLast is the form of tool results of oss-harmony 0.0.10 and later, which vLLM
+	// 0.32 brings: the recipient stands behind the channel. openai-harmony 0.0.8 puts it before.
+	HarmonyRecipientLast bool
+	// TekkenVersion is the version in tekken.json: 3, 7, 11 or 13. For KindTekken.
+	TekkenVersion int
 	// Limits bounds templates; the zero value is jinja.DefaultLimits.
 	Limits jinja.Limits
 }
@@ -90,7 +95,13 @@ func New(cfg Config) (*Renderer, error) {
 		if c := r.format[cfg.Template]; c.err != nil {
 			return nil, c.err
 		}
-	case KindHarmony, KindTekken, KindDeepSeekV4:
+	case KindHarmony, KindDeepSeekV4:
+	case KindTekken:
+		switch cfg.TekkenVersion {
+		case 3, 7, 11, 13:
+		default:
+			return nil, remote("a Tekken tokenizer of version %d; 3, 7, 11 and 13 are known", cfg.TekkenVersion)
+		}
 	default:
 		return nil, remote("no renderer of ours for %s", cfg.Kind)
 	}

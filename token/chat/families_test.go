@@ -229,11 +229,43 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// TestHarmony renders every case of gpt-oss in code.
+func TestHarmony(t *testing.T) { codeFamily(t, "gptoss_harmony", KindHarmony) }
+
+// TestTekken does so for Mistral's, TestDeepSeekV4 for DeepSeek's.
+func TestTekken(t *testing.T)     { codeFamily(t, "mistral_tekken", KindTekken) }
+func TestDeepSeekV4(t *testing.T) { codeFamily(t, "deepseek_v4", KindDeepSeekV4) }
+
+func codeFamily(t *testing.T, family string, kind Kind) {
+	dir := fixtures(t)
+	r, err := New(Config{Kind: kind, TekkenVersion: 3, Now: func() time.Time { return frozen }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	cases := golden(t, dir, family)
+	for _, c := range cases {
+		if checkCase(t, r, c) {
+			exact++
+		}
+	}
+	t.Logf("%s %d/%d", family, exact, len(cases))
+}
+
 func checkCase(t *testing.T, r *Renderer, c goldenCase) bool {
 	t.Helper()
 	p, err := r.Chat(c.body)
 	if c.stage != "" {
 		var ref *Refused
+		e, _ := c.row.Get("error").AsDict()
+		class, _ := e.Get("type").AsString()
+		if class == "ValidationError" {
+			// pydantic's words and moment: not ours to repeat
+			if !errors.As(err, &ref) {
+				t.Errorf("%s: got %q, %v; want a refusal", c.name, p.Text, err)
+			}
+			return ref != nil
+		}
 		if !errors.As(err, &ref) || ref.Stage != c.stage {
 			t.Errorf("%s: got %q, %v; want a refusal at stage %s: %s", c.name, p.Text, err, c.stage, c.message)
 			return false

@@ -253,3 +253,6 @@ func (r *pyRange) at(i int) Value { return Int(r.start + int64(i)*r.step) }
 
 // namespace is the result of namespace(): the one thing a template can change.
 type namespace struct{ attrs *Dict }
+
+// AsFloat gives a float.
+func (v Value) AsFloat() (float64, bool) { return v.float(), v.kind == KindFloat }
