@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -163,7 +164,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.serve("router:80", w.proxy)
+	w.front = w.serve("router:80", w.proxy)
 	w.client = &http.Client{Transport: &http.Transport{DialContext: w.net.dial, DisableCompression: true, ExpectContinueTimeout: time.Minute}}
 	return w
 }
@@ -320,6 +321,8 @@ const (
 	chatStream = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"max_tokens":4}`
 	chatPath   = "/v1/chat/completions"
 )
+
+var quiet = log.New(io.Discard, "", 0)
 
 // readEvent reads one event of a stream.
 func readEvent(r *bufio.Reader) (string, error) {
