@@ -232,13 +232,13 @@ func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
 // lookForSources sets i.Sources by configuration or by asking.
 func (r *Replica) lookForSources(ctx context.Context, i *Info) (err error) {
 	switch r.cfg.Events {
-	case EventsAsk:
+	case EventsAsk, EventsListen: // from one that dials us we want to know its replay service
 		sources, err := r.client.sources(ctx, r.url.Hostname(), i)
 		if err == nil || errors.Is(err, errNoEvents) {
 			i.Sources = sources
 		}
 		return err
-	case EventsOff, EventsListen:
+	case EventsOff:
 		return nil
 	}
 	i.Sources, err = ranks(r.cfg.Events, r.cfg.Replay, max(1, r.cfg.Ranks, len(i.Ranks)), "")
@@ -323,7 +323,9 @@ func (r *Replica) start(src Source) error {
 		return err
 	}
 	f.sub = sub
-	r.launch(f)
+	if !r.launch(f) {
+		sub.Close()
+	}
 	return nil
 }
 
@@ -332,10 +334,14 @@ func (r *Replica) newFollowing(src Source) *following {
 		stream: newStream(&r.cfg, &r.hooks, src.Rank, src.Replay, r.Poll)}
 }
 
-// launch starts the applying goroutine. r.run is not nil.
-func (r *Replica) launch(f *following) {
+// launch starts the applying goroutine. false: Run has ended, or the rank has a
+// stream already.
+func (r *Replica) launch(f *following) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.run == nil || r.streams[f.source.Rank] != nil {
+		return false
+	}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(r.run)
 	r.streams[f.source.Rank] = f
@@ -343,6 +349,7 @@ func (r *Replica) launch(f *following) {
 		defer close(f.done)
 		f.stream.run(ctx)
 	}()
+	return true
 }
 
 // stop ends a stream. Nothing of it runs afterwards.

@@ -71,7 +71,6 @@ type sim struct {
 
 	// The router.
 	twin     map[byte]int
-	lower    bool
 	trust    kv.Trust
 	why      string
 	lastProc int
