@@ -27,11 +27,12 @@ const endOfReplay = ^uint64(0)
 func newPublisher(topic string, keep int, oldReplay bool) (*publisher, error) {
 	p := &publisher{topic: []byte(topic), keep: make([][]byte, keep), old: oldReplay}
 	var err error
-	if p.pub, err = zmtp.NewPub(zmtp.PubConfig{Config: zmtp.Config{QueueLen: 100_000}}); err != nil {
+	// vLLM's sockets send no heartbeats.
+	if p.pub, err = zmtp.NewPub(zmtp.PubConfig{Config: zmtp.Config{QueueLen: 100_000, Heartbeat: -1}}); err != nil {
 		return nil, err
 	}
 	p.reply, err = zmtp.NewRouter(zmtp.RouterConfig{
-		Config:  zmtp.Config{QueueLen: keep + 16},
+		Config:  zmtp.Config{QueueLen: keep + 16, Heartbeat: -1},
 		Message: p.replay,
 	})
 	if err != nil {

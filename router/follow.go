@@ -1,7 +1,9 @@
 package router
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +36,7 @@ func (r *Router) addEngines() error {
 		f := &follower{r: r, id: row.ID, name: row.Name}
 		f.replica, err = engine.New(engine.Config{
 			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
-			Poll: r.cfg.Poll, Seed: r.seed, Log: r.log,
+			Poll: r.cfg.Poll, Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
 		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Down: f.down})
 		if err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
@@ -152,9 +154,9 @@ func (f *follower) set(s fleet.State, reason string) {
 	case was == s:
 	case s == fleet.Up:
 		row = f.row()
-		f.r.log.Info("engine is up", "replica", f.name, "models", modelIDs(row), "version", row.Version, "block_size", row.BlockSize, "blocks", row.Blocks, "ranks", len(row.Targets))
+		f.r.log.Info("requests go there", "replica", f.name, "models", modelIDs(row), "version", row.Version, "block_size", row.BlockSize, "blocks", row.Blocks, "ranks", len(row.Targets))
 	default:
-		f.r.log.Warn("engine is down", "replica", f.name, "why", reason)
+		f.r.log.Warn("no requests go there", "replica", f.name, "why", reason)
 	}
 }
 
@@ -182,4 +184,13 @@ func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
 	}
 }
 
-func (r *Router) succeeded(*fleet.Replica) {}
+// warnings lets an engine's warnings through, and its other lines only where
+// debugging is on: the router itself says what has changed.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
+	return w.Handler.Enabled(ctx, l) && (l >= slog.LevelWarn || w.Handler.Enabled(ctx, slog.LevelDebug))
+}
+
+func (w warnings) WithAttrs(a []slog.Attr) slog.Handler { return warnings{w.Handler.WithAttrs(a)} }
+func (w warnings) WithGroup(n string) slog.Handler      { return warnings{w.Handler.WithGroup(n)} }

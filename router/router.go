@@ -72,7 +72,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	r.remote = token.NewRemote(cfg.Tokens, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
 	r.proxy, err = proxy.New(cfg.Proxy, proxy.Parts{
 		Fleet: r.table, Sched: r.sched, Token: token.IDs(r.remote), Transport: transport,
-		Hooks: proxy.Hooks{Failed: r.failed, Succeeded: r.succeeded},
+		Hooks: proxy.Hooks{Failed: r.failed},
 	})
 	return r, err
 }
