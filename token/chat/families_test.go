@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"kvasir/token/bpe"
 	"kvasir/token/jinja"
 )
 
@@ -225,6 +227,7 @@ func TestFamilies(t *testing.T) {
 				checkVariables(t, r, c)
 			}
 			t.Logf("%s %d/%d", family, exact, len(cases))
+			checkIDs(t, r, family, cases)
 		})
 	}
 }
@@ -250,6 +253,50 @@ func codeFamily(t *testing.T, family string, kind Kind) {
 		}
 	}
 	t.Logf("%s %d/%d", family, exact, len(cases))
+	checkIDs(t, r, family, cases)
+}
+
+// idFamilies are those whose tokenizer can be had; llama3_1 has that of 3.2.
+var idFamilies = map[string]string{
+	"qwen3": "qwen3", "qwen2_5": "qwen2_5", "llama3": "llama3", "llama3_1": "llama3_2", "llama3_2": "llama3_2",
+	"gemma3": "gemma3", "deepseek_v3": "deepseek_v3", "deepseek_v4": "deepseek_v4", "mistral_nemo": "mistral_nemo",
+	"gptoss": "gptoss", "gptoss_harmony": "gptoss", "mistral_tekken": "mistral_tekken",
+}
+
+// checkIDs goes all the way: body to token ids, as the engine computes them.
+func checkIDs(t *testing.T, r *Renderer, family string, cases []goldenCase) {
+	t.Helper()
+	name := idFamilies[family]
+	if name == "" {
+		return
+	}
+	tok, err := bpe.Load(filepath.Join(cacheDir(), "tokenizers", name))
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("the tokenizer of %s: %v", family, err)
+		}
+		t.Logf("%s: ids are not checked: %v", family, err)
+		return
+	}
+	exact, all := 0, 0
+	for _, c := range cases {
+		if c.ids == nil {
+			continue
+		}
+		all++
+		p, err := r.Chat(c.body)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		ids, err := p.Encode(nil, tok)
+		if err != nil || !slices.Equal(ids, c.ids) {
+			t.Errorf("%s: ids\n got %v %v\nwant %v", c.name, ids, err, c.ids)
+			continue
+		}
+		exact++
+	}
+	t.Logf("%s ids %d/%d", family, exact, all)
 }
 
 func checkCase(t *testing.T, r *Renderer, c goldenCase) bool {

@@ -195,30 +195,30 @@ func (r *Renderer) writeHarmony(p *Prompt, list []harmonyMessage) {
 		w.control("<|start|>")
 		switch {
 		case m.recipient == "":
-			w.text(m.author)
+			w.plain(m.author)
 		case m.assistant: // vLLM writes the header of a tool call anew, as one text
-			w.text(m.author + " to=" + m.recipient)
+			w.plain(m.author + " to=" + m.recipient)
 		case r.cfg.HarmonyRecipientLast:
-			w.text(m.author)
+			w.plain(m.author)
 		default:
-			w.text(m.author)
-			w.text(" to=" + m.recipient)
+			w.plain(m.author)
+			w.plain(" to=" + m.recipient)
 		}
 		if m.channel != "" {
 			w.control("<|channel|>")
 			switch {
 			case m.json && m.assistant:
-				w.text(m.channel + " json")
+				w.plain(m.channel + " json")
 			case m.recipient != "" && !m.assistant && r.cfg.HarmonyRecipientLast:
-				w.text(m.channel)
-				w.text(" to=" + m.recipient)
+				w.plain(m.channel)
+				w.plain(" to=" + m.recipient)
 			default:
-				w.text(m.channel)
+				w.plain(m.channel)
 			}
 		}
 		w.control("<|message|>")
 		for _, c := range m.contents {
-			w.text(c)
+			w.plain(c)
 		}
 		if m.assistant && m.recipient != "" {
 			w.control("<|call|>")
@@ -227,7 +227,7 @@ func (r *Renderer) writeHarmony(p *Prompt, list []harmonyMessage) {
 		}
 	}
 	w.control("<|start|>")
-	w.text("assistant")
+	w.plain("assistant")
 	p.Text, p.Parts = w.all.String(), w.parts
 }
 
@@ -242,6 +242,20 @@ func (w *partWriter) text(s string) {
 		w.all.WriteString(s)
 		w.parts = append(w.parts, Part{Text: s})
 	}
+}
+
+// plain is text in which the names of harmony's control tokens stay text. All of them begin with "<|"
+// and a letter, where o200k's pattern always ends a word (a run of punctuation takes both characters),
+// so that cutting there changes no id and leaves nothing to recognise.
+func (w *partWriter) plain(s string) {
+	from := 0
+	for i := 0; i+2 < len(s); i++ {
+		if s[i] == '<' && s[i+1] == '|' && (s[i+2]|0x20) >= 'a' && (s[i+2]|0x20) <= 'z' {
+			w.text(s[from : i+2])
+			from = i + 2
+		}
+	}
+	w.text(s[from:])
 }
 
 func (w *partWriter) control(s string) {

@@ -300,9 +300,6 @@ func tkPairs(msgs []*tkMessage, version int) error {
 			if version < 11 && open != 0 || version >= 11 && len(want) != len(got) {
 				return refuse("render", "Not the same number of function calls and responses")
 			}
-			if len(m.calls) > 0 || version >= 11 {
-				open = len(m.calls)
-			}
 			clear(want)
 			clear(got)
 			for _, c := range m.calls {
