@@ -93,6 +93,7 @@ var (
 	predicted    = desc("target_predicted_cached_tokens_total", "Prompt tokens predicted cached, over requests whose usage is known.", "replica", "rank")
 	served       = desc("target_served_cached_tokens_total", "Prompt tokens reported cached, over the same requests.", "replica", "rank")
 	phantom      = desc("target_phantom_tokens_total", "Tokens predicted cached but not served from cache.", "replica", "rank")
+	confirmed    = desc("target_confirmed_total", "Answered requests whose blocks the engine announced (yes) or did not (no: the tokens are in doubt).", "replica", "rank", "announced")
 	missed       = desc("target_missed_tokens_total", "Tokens served from cache but not predicted.", "replica", "rank")
 )
 
@@ -190,6 +191,8 @@ func (c *collector) target(out sink, t kv.Target, replica, rank string, now time
 	out.count(served, st.Cached, replica, rank)
 	out.count(phantom, st.Over, replica, rank)
 	out.count(missed, st.Under, replica, rank)
+	out.count(confirmed, st.Confirmed, replica, rank, "yes")
+	out.count(confirmed, st.Unconfirmed, replica, rank, "no")
 	if c.p.Blocks != nil {
 		for tier, n := range c.p.Blocks(t) {
 			out.gauge(heldBlocks, float64(n), replica, rank, kv.Tier(tier).String())

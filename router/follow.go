@@ -150,13 +150,9 @@ func (f *follower) set(s fleet.State, reason string) {
 		}
 		x.State, x.Reason = s, reason
 	})
-	switch {
-	case was == s:
-	case s == fleet.Up:
+	if was != s && s == fleet.Up { // of what is down the follower's warning tells, or the failed request
 		row = f.row()
 		f.r.log.Info("requests go there", "replica", f.name, "models", modelIDs(row), "version", row.Version, "block_size", row.BlockSize, "blocks", row.Blocks, "ranks", len(row.Targets))
-	default:
-		f.r.log.Warn("no requests go there", "replica", f.name, "why", reason)
 	}
 }
 

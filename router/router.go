@@ -64,6 +64,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
 		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
 		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
+		Hooks:  sched.Hooks{Drifted: r.drifted},
 	})
 	if err := r.addEngines(); err != nil {
 		return nil, err
@@ -75,6 +76,18 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		Hooks: proxy.Hooks{Failed: r.failed},
 	})
 	return r, err
+}
+
+// drifted fills afresh what is known of a target that serves less than it promises.
+func (r *Router) drifted(t kv.Target, why string) {
+	row := r.table.Snapshot().Replica(t)
+	if row == nil {
+		return
+	}
+	if f := r.follower(row.ID); f != nil {
+		r.log.Warn("drift: filling afresh", "replica", row.Name, "rank", row.Rank(t), "why", why)
+		f.replica.Refill(row.Rank(t), "drift: "+why)
+	}
 }
 
 // urls returns the engines that can be asked about model.

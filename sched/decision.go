@@ -46,7 +46,7 @@ type Decision struct {
 	output              atomic.Int64 // tokens reported by Progress
 	booking             load.ID      // in the ledger
 	hashes              []kv.Hash    // of the predicted blocks; owned
-	maxBatch            int
+	blockSize, maxBatch int
 	prompt, cached      int // as served; guarded by s.mu
 }
 
@@ -59,7 +59,8 @@ func (d *Decision) Cached() int { return d.Overlap.Held() }
 // book charges d's work to the candidate that was picked; caller holds s.mu.
 func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) {
 	c := &sc.cands[pick]
-	d.Target, d.Overlap, d.Tokens, d.maxBatch = c.Target, c.Overlap, r.Prompt.Tokens, c.MaxBatch
+	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
+	d.blockSize, d.maxBatch = c.BlockSize, c.MaxBatch
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
 	hashes := chainFor(&r.Prompt, c.BlockSize)
@@ -114,7 +115,8 @@ func (d *Decision) Progress(n int, now time.Time) {
 }
 
 // Served says what the engine reported at the end: the length of the prompt and
-// how much of it came from the cache.
+// how much of it came from the cache. A target that serves less than predicted
+// again and again is reported by Hooks.Drifted.
 func (d *Decision) Served(prompt, cached int) {
 	if d.served.Swap(true) {
 		return
@@ -123,7 +125,9 @@ func (d *Decision) Served(prompt, cached int) {
 	s.mu.Lock()
 	d.prompt, d.cached = prompt, cached
 	s.mu.Unlock()
-	s.states.served(d, prompt, cached)
+	if why := s.states.served(d, prompt, cached); why != "" && s.hooks.Drifted != nil {
+		s.hooks.Drifted(d.Target, why)
+	}
 	s.receipts.edit(d.id, func(r *Receipt) { r.ServedPrompt, r.ServedCached, r.Served = prompt, cached, true })
 }
 
@@ -147,11 +151,13 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 		if outcome == Failed {
 			s.unpredict(d.Target, d.hashes)
 		} else {
-			s.predicted.add(prediction{until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: d.hashes})
+			s.predicted.add(prediction{
+				until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: d.hashes, blockSize: d.blockSize,
+				checked: outcome == Completed && d.first.Load(),
+			})
 		}
 		d.hashes = nil
 	}
-	s.expirePredictions(now)
 	s.mu.Unlock()
 	s.states.ended(d.Target, outcome)
 	if r, ok := s.receipts.end(d.id, now.Sub(d.at), int(d.output.Load()), outcome); ok && s.hooks.Ended != nil {
@@ -159,15 +165,17 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	}
 }
 
-// A prediction is what Dispatch events promised and nobody has confirmed.
+// A prediction is what a Dispatch event promised.
 type prediction struct {
-	until  time.Time
-	target kv.Target
-	hashes []kv.Hash
+	until     time.Time
+	target    kv.Target
+	hashes    []kv.Hash
+	blockSize int
+	checked   bool // the engine has answered: by now it must have announced these blocks
 }
 
 // predictions end in about the order in which they came, so that the queue is
-// looked at from its front; a failure ends at once and goes first.
+// looked at from its front.
 type predictions struct {
 	q    []prediction
 	head int
@@ -189,11 +197,35 @@ func (p *predictions) next(now time.Time) (x prediction, ok bool) {
 	return x, true
 }
 
-// expirePredictions takes back what is not believed any more; caller holds mu.
+// expirePredictions takes back what is not believed any more, and checks it
+// against what the engine has announced since.
 func (s *Scheduler) expirePredictions(now time.Time) {
-	for x, ok := s.predicted.next(now); ok; x, ok = s.predicted.next(now) {
+	over := make([]kv.Overlap, s.fleet.Snapshot().NumTargets())
+	for {
+		s.mu.Lock()
+		x, ok := s.predicted.next(now)
+		s.mu.Unlock()
+		if !ok {
+			return
+		}
 		s.unpredict(x.target, x.hashes)
+		if x.checked && int(x.target) < len(over) {
+			s.confirm(&x, over)
+		}
 	}
+}
+
+// confirm looks whether the engine holds the prompt of a request that it has
+// answered. Where it holds none of it, though its stream is complete, we and the
+// engine disagree about the tokens (or it evicted them at once).
+func (s *Scheduler) confirm(x *prediction, over []kv.Overlap) {
+	if s.states.trust(x.target) != kv.Exact {
+		return
+	}
+	size := index.ChainSize(x.blockSize)
+	p := kv.Prompt{Tokens: len(x.hashes)*size + 1, Chains: []kv.Chain{{BlockSize: size, Hashes: x.hashes}}}
+	s.index.Match(&p, over)
+	s.states.confirmed(x.target, over[x.target].Held() > 0)
 }
 
 func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
@@ -204,9 +236,9 @@ func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
 // bookings whose owner is lost are given up. It returns how many bookings those
 // were. Call it about once a second.
 func (s *Scheduler) Tick(now time.Time) int {
+	s.expirePredictions(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expirePredictions(now)
 	s.expired = s.ledger.Expire(s.expired[:0], now, s.cfg.Silence)
 	return len(s.expired)
 }

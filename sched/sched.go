@@ -64,6 +64,9 @@ type Hooks struct {
 	Decided func(*Receipt)
 	// Ended gets each decision's receipt when its request is over.
 	Ended func(*Receipt)
+	// Drifted gets a target that serves less from its cache than predicted, again
+	// and again, and the figures: what is known of it should be filled afresh.
+	Drifted func(t kv.Target, why string)
 }
 
 // A Scheduler decides. Its methods may be called from many goroutines.

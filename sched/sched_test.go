@@ -307,3 +307,50 @@ func BenchmarkDecision(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d", c.targets, c.blocks), func(b *testing.B) { benchRoute(b, c.targets, c.blocks) })
 	}
 }
+
+// Persistent over-prediction raises one alarm, chance evictions don't.
+func TestDriftAlarm(t *testing.T) {
+	h := newHouse(t, 1, "dynamo")
+	var alarms []string
+	h.hooks.Drifted = func(_ kv.Target, why string) { alarms = append(alarms, why) }
+	prompt := ids(1600, 1)
+	h.store(0, prompt)
+	serve := func(cached int) {
+		d := h.route(t, h.request(prompt), t0)
+		d.Served(1600, cached)
+		d.Done(t0, Completed)
+	}
+	for i := range 64 {
+		serve(1584 - 1584*(1-min(i%3, 1))) // every third is a phantom
+	}
+	if len(alarms) != 0 {
+		t.Fatalf("alarm after chance phantoms: %q", alarms)
+	}
+	for range 16 {
+		serve(160)
+	}
+	if len(alarms) != 1 {
+		t.Errorf("%d alarms, want 1: %q", len(alarms), alarms)
+	}
+}
+
+// A request that was answered, but whose blocks the engine never announced, is
+// counted: the tokens are in doubt.
+func TestUnconfirmed(t *testing.T) {
+	h := newHouse(t, 1, "dynamo")
+	h.SetTrust(0, kv.Exact, "", t0)
+	serve := func(prompt []uint32, announce bool) {
+		d := h.route(t, h.request(prompt), t0)
+		if announce {
+			h.store(0, prompt)
+		}
+		d.FirstToken(t0)
+		d.Done(t0, Completed)
+		h.Tick(t0.Add(time.Minute))
+	}
+	serve(ids(160, 1), true)
+	serve(ids(160, 2), false)
+	if st := h.State(0); st.Confirmed != 1 || st.Unconfirmed != 1 {
+		t.Errorf("%d confirmed, %d not; want 1 and 1", st.Confirmed, st.Unconfirmed)
+	}
+}

@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -35,6 +37,44 @@ type TargetState struct {
 	Under     uint64 // tokens served beyond what was predicted
 	Phantoms  uint64 // requests that were served less than predicted
 	Compared  uint64 // requests whose usage is known
+
+	// Of the requests that were answered in full: had the engine announced blocks
+	// of their prompts a few seconds later? If it hadn't, we and the engine
+	// disagree about the tokens.
+	Confirmed, Unconfirmed uint64
+
+	drift drift
+}
+
+// A drift watches the latest compared requests of one target.
+type drift struct {
+	phantoms uint32 // a bit for each of the latest, the newest lowest: served clearly less than predicted
+	n        int    // of them compared since the last alarm
+	over     uint64 // tokens, since the last alarm
+}
+
+// An alarm needs driftAlarm phantoms among the latest driftWindow requests. An
+// engine under pressure evicts between decision and prefill, so one is nothing.
+const (
+	driftWindow = 32
+	driftAlarm  = 16
+)
+
+// add takes one comparison and reports an alarm. Clearly less: by more than two
+// blocks and a tenth of what was predicted.
+func (w *drift) add(predicted, cached, blockSize int) (why string) {
+	over := predicted - cached
+	w.phantoms <<= 1
+	w.n++
+	if over > 2*blockSize && 10*over > predicted {
+		w.phantoms |= 1
+		w.over += uint64(over)
+	}
+	if n := bits.OnesCount32(w.phantoms); n >= driftAlarm {
+		why = fmt.Sprintf("%d of the latest %d requests were served clearly less than predicted, %d tokens in all", n, min(w.n, driftWindow), w.over)
+		*w = drift{}
+	}
+	return why
 }
 
 // states holds a TargetState per target.
@@ -75,9 +115,10 @@ func (s *states) ended(t kv.Target, o Outcome) {
 }
 
 // served compares what was predicted at dispatch with what the engine did.
-func (s *states) served(d *Decision, prompt, cached int) {
+// It returns the alarm, if there is reason for one.
+func (s *states) served(d *Decision, prompt, cached int) (alarm string) {
 	if d.Tokens == 0 {
-		return // nothing was predicted
+		return "" // nothing was predicted
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,6 +133,17 @@ func (s *states) served(d *Decision, prompt, cached int) {
 		x.Phantoms++
 	case cached > p:
 		x.Under += uint64(cached - p)
+	}
+	return x.drift.add(p, cached, d.blockSize)
+}
+
+func (s *states) confirmed(t kv.Target, yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if yes {
+		s.by[t].Confirmed++
+	} else {
+		s.by[t].Unconfirmed++
 	}
 }
 

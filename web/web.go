@@ -127,6 +127,9 @@ type Drift struct {
 	Over      uint64 `json:"over_tokens"`
 	Under     uint64 `json:"under_tokens"`
 	Phantoms  uint64 `json:"phantom_requests"`
+	// Confirmed requests' blocks were announced by the engine afterwards.
+	Confirmed   uint64 `json:"confirmed_requests"`
+	Unconfirmed uint64 `json:"unconfirmed_requests"`
 }
 
 func (p *Parts) fleet() Fleet {
@@ -157,7 +160,7 @@ func (p *Parts) rank(t kv.Target) Rank {
 		Target: int(t), Trust: st.Trust.String(), Reason: st.Reason, Since: st.Since,
 		Requests: load.Requests, Prefilling: load.Prefilling, Prefill: load.Prefill, DecodeBlocks: load.DecodeBlocks,
 		Decisions: st.Picked, Failed: st.Failed,
-		Drift: Drift{st.Compared, st.Predicted, st.Cached, st.Over, st.Under, st.Phantoms},
+		Drift: Drift{st.Compared, st.Predicted, st.Cached, st.Over, st.Under, st.Phantoms, st.Confirmed, st.Unconfirmed},
 	}
 	if g := st.Gauge; !g.At.IsZero() {
 		x.Engine = &Gauge{g.Running, g.Waiting, g.KVUsage, g.At}
