@@ -120,10 +120,10 @@ func (p *Proxy) Gone(replica int) {
 	}
 }
 
-// serveHealth answers /health, which says that this process is alive, and /ready,
+// serveHealth answers /health and /ping, which say that this process is alive, and /ready,
 // which says that it takes requests and has an engine for them.
 func (p *Proxy) serveHealth(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/health" {
+	if r.URL.Path != "/ready" {
 		p.stats.done(Health, http.StatusOK, sched.Open)
 		w.WriteHeader(http.StatusOK)
 		return

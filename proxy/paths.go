@@ -66,6 +66,7 @@ var routes = map[string]route{
 	"/v1/models":                  {endpoint: Models},
 	"/health":                     {endpoint: Health},
 	"/ready":                      {endpoint: Health},
+	"/ping":                       {endpoint: Health},
 }
 
 // lookup says what a path is. ok is false for those that nobody serves.
