@@ -62,7 +62,7 @@ type StreamStats struct {
 func newStream(cfg *Config, hooks *Hooks, rank int, replay string, connect func()) *stream {
 	s := &stream{cfg: cfg, hooks: hooks, log: cfg.Log.With("rank", rank), rank: rank, replay: replay,
 		ring: newRing(cfg.RingMessages, cfg.RingBytes), connect: connect,
-		targets: map[int]kv.Target{}, replies: make(chan reply, 64)}
+		targets: map[int]kv.Target{}, replies: make(chan reply, 1024)}
 	s.decoder = s.newDecoder()
 	s.machine = seq.New(seq.Config{Replay: replay != "", BlindAfter: cfg.BlindAfter, Jitter: cfg.Jitter}, s)
 	s.stats.Rank = rank
@@ -156,6 +156,9 @@ func (s *stream) run(ctx context.Context) {
 		case r := <-s.replies:
 			s.reply(r)
 		case <-timer.C:
+			for range len(s.replies) { // we may be the ones who were slow
+				s.reply(<-s.replies)
+			}
 			s.machine.Tick(time.Now())
 		}
 	}

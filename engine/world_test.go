@@ -175,7 +175,9 @@ func (e *fakeEngine) start(t *testing.T) {
 	if !e.replay {
 		return
 	}
-	e.router, err = zmtp.NewRouter(zmtp.RouterConfig{Config: cfg, Message: func(p *zmtp.Peer, frames [][]byte) {
+	routerCfg := cfg
+	routerCfg.QueueLen = 100_000
+	e.router, err = zmtp.NewRouter(zmtp.RouterConfig{Config: routerCfg, Message: func(p *zmtp.Peer, frames [][]byte) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.mute || len(frames) != 2 {

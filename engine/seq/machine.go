@@ -39,7 +39,8 @@ type Sink interface {
 // Config is the Machine's. The zero value means no replay and the defaults.
 type Config struct {
 	Replay        bool           // the publisher has a replay service
-	ReplayTimeout time.Duration  // without an answer, or between two; default 5 s
+	ReplayTimeout time.Duration  // until the first answer; default 5 s
+	AnswerTimeout time.Duration  // between two answers; default 1 s
 	Backoff       time.Duration  // before a failed replay is tried again, doubling; default 1 s
 	MaxBackoff    time.Duration  // default 60 s
 	ProbeAfter    time.Duration  // of silence: ask whether there is more; doubling while there isn't; default 10 s
@@ -56,6 +57,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	def(&c.ReplayTimeout, 5*time.Second)
+	def(&c.AnswerTimeout, time.Second)
 	def(&c.Backoff, time.Second)
 	def(&c.MaxBackoff, time.Minute)
 	def(&c.ProbeAfter, 10*time.Second)
@@ -119,10 +121,12 @@ type Machine struct {
 	// The running replay and the live batches that wait for its end.
 	mode      mode
 	why       string // of a refill
+	behind    bool   // there may be more than we have been told: no replay has ended well since we connected
 	probe     bool   // a repair that is not known to be needed
 	token     int
 	from      uint64
 	answered  bool
+	progress  bool      // and brought something new
 	retries   int       // replays in a row that brought nothing new
 	deadline  time.Time // for the next answer
 	hold      []Batch
@@ -186,6 +190,7 @@ func (m *Machine) Connected(epoch uint64, now time.Time) {
 	default:
 		m.start(repair, before(m.next), now)
 	}
+	m.behind = m.cfg.Replay
 	m.publish(now)
 }
 
@@ -322,7 +327,11 @@ func (m *Machine) fresh(why string, now time.Time) {
 // Tick lets time pass: see Deadline.
 func (m *Machine) Tick(now time.Time) {
 	if m.mode != none && !now.Before(m.deadline) {
-		m.ReplayFailed(m.token, fmt.Errorf("no answer within %v", m.cfg.ReplayTimeout), now)
+		err := fmt.Errorf("no answer within %v", m.cfg.ReplayTimeout)
+		if m.answered {
+			err = fmt.Errorf("no more answers for %v", m.cfg.AnswerTimeout)
+		}
+		m.ReplayFailed(m.token, err, now)
 	}
 	if m.mode == none && m.up && !m.retryAt.IsZero() && !now.Before(m.retryAt) {
 		m.why = "filled again after a replay that failed"

@@ -14,8 +14,9 @@ const maxRetries = 2
 func (m *Machine) start(mo mode, from uint64, now time.Time) {
 	m.cancel()
 	m.token++
-	m.mode, m.from, m.answered, m.probe = mo, from, false, false
+	m.mode, m.from, m.answered, m.progress, m.probe = mo, from, false, false, false
 	m.deadline = now.Add(m.cfg.ReplayTimeout)
+	m.behind = m.behind || mo == attach
 	m.stats.Replays++
 	m.sink.Replay(m.token, from)
 }
@@ -66,14 +67,16 @@ func (m *Machine) Replayed(token int, b Batch, now time.Time) {
 		m.stats.Foreign++
 		return
 	}
-	m.deadline = now.Add(m.cfg.ReplayTimeout)
+	m.deadline = now.Add(m.cfg.AnswerTimeout)
 	first := !m.answered
 	m.answered = true
+	before := m.stats.Applied
 	if first && m.mode != repair {
 		m.fillFrom(b)
 	} else {
 		m.continued(b, first, now)
 	}
+	m.progress = m.progress || m.stats.Applied > before
 	m.publish(now)
 }
 
@@ -169,7 +172,7 @@ func (m *Machine) ReplayEnd(token int, now time.Time) {
 			m.ground()
 		}
 	}
-	m.mode, m.probe = none, false
+	m.mode, m.probe, m.behind = none, false, false
 	m.retryAt = time.Time{}
 	m.release(now)
 	if m.probeAt.IsZero() || m.probeAt.Before(now) {
@@ -236,6 +239,11 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 		m.stats.Foreign++
 		return
 	}
+	if m.progress { // the service drops what is too much at once, the end marker too: go on from here
+		m.start(repair, before(m.next), now)
+		m.publish(now)
+		return
+	}
 	m.stats.Failed++
 	mo, answered, probe := m.mode, m.answered, m.probe
 	m.cancel()
@@ -248,7 +256,7 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 	m.dropHold()
 	switch {
 	case mo == refill && !answered: // nothing was held, nothing was forgotten
-	case m.started && m.trust.proven && (answered || len(hold) > 0 || m.sawMore):
+	case m.started && m.trust.proven && (answered || m.behind || len(hold) > 0 || m.sawMore):
 		m.stale(fmt.Sprintf("replay from batch %d failed: %v", m.from, err), true)
 	}
 	m.sawMore = false

@@ -281,7 +281,9 @@ func (s *sim) Replay(token int, from uint64) {
 				return
 			}
 		}
-		s.answer(func() { s.m.ReplayEnd(token, s.now) })
+		if !s.chance(s.holes) {
+			s.answer(func() { s.m.ReplayEnd(token, s.now) })
+		}
 	})
 }
 

@@ -17,7 +17,7 @@ func (m *Machine) steady(b Batch, now time.Time) {
 	case !m.started:
 		m.begin(b)
 	case b.Seq == m.next:
-		m.trust.contiguous = true
+		m.trust.contiguous, m.behind = true, false
 		m.apply(b)
 		m.prove()
 	case b.Seq < m.next:
@@ -42,7 +42,7 @@ func (m *Machine) begin(b Batch) {
 	m.started = true
 	m.next = b.Seq
 	m.ground()
-	m.observed = false
+	m.observed, m.behind = false, false
 	if b.Seq == 0 {
 		m.believe(kv.Exact, "followed since the engine's start")
 	} else {
