@@ -89,7 +89,10 @@ func (e *eventReader) keep(dst, p []byte) []byte {
 	return append(dst, p...)
 }
 
-var bom = []byte("\xef\xbb\xbf")
+var (
+	bom    = []byte("\xef\xbb\xbf")
+	noData = []byte{}
+)
 
 // field takes one line without its end. stable is true if its bytes will stay as
 // they are until the end of the read.
@@ -106,6 +109,8 @@ func (e *eventReader) field(line []byte, here *[]byte, stable bool) {
 			}
 			if e.long {
 				data = nil
+			} else if data == nil {
+				data = noData
 			}
 			e.data(data)
 		}

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestReadFields(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		want       fields
+	}{
+		{"all", `{"model":"m","stream":true,"max_tokens":7,"n":2,"user":"u"}`, fields{"m", true, true, 14, "user=u"}},
+		{"spaces", " { \"model\" : \"m\" ,\n\t\"stream\" : true }\n", fields{"m", true, true, 0, ""}},
+		{"the last of a name wins", `{"model":"a","stream":true,"max_tokens":1,"stream":false,"model":"b","max_tokens":2}`, fields{"b", true, false, 2, ""}},
+		{"the last wins even if null", `{"model":"a","model":null,"max_tokens":5,"max_tokens":null}`, fields{}},
+		{"a name in escapes", `{"\u006dodel":"\u006d\/x","str\u0065am":true}`, fields{"m/x", true, true, 0, ""}},
+		{"names deeper down don't count", `{"x":{"model":"no","stream":true},"messages":[{"model":"no"}],"model":"m"}`, fields{"m", true, false, 0, ""}},
+		{"names in strings don't count", `{"x":"\"model\":\"no\"","y":"\\","model":"m"}`, fields{"m", true, false, 0, ""}},
+		{"max_completion_tokens goes first", `{"max_tokens":7,"max_completion_tokens":3}`, fields{output: 3}},
+		{"max_output_tokens", `{"max_output_tokens":3}`, fields{output: 3}},
+		{"0, negative, float, text", `{"max_completion_tokens":0,"max_tokens":-4,"max_output_tokens":1.5}`, fields{}},
+		{"huge", `{"max_tokens":99999999999999999999999,"n":1}`, fields{}},
+		{"large times many", `{"max_tokens":999999999999,"n":999999999999}`, fields{output: 1 << 30 * 128}},
+		{"Python's own", `{"a":NaN,"b":-Infinity,"c":Infinity,"d":1e400,"e":"\ud83d","model":"m"}`, fields{model: "m", hasModel: true}},
+		{"no text", "{\"x\":\"a\xff\xfeb\x01\",\"model\":\"m\"}", fields{model: "m", hasModel: true}},
+		{"byte order mark", "\xef\xbb\xbf{\"model\":\"m\"}", fields{model: "m", hasModel: true}},
+		{"empty", `{}`, fields{}},
+		{"500 deep", `{"x":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `,"model":"m"}`, fields{model: "m", hasModel: true}},
+		{"4096 deep", `{"x":` + strings.Repeat(`[`, 2048) + strings.Repeat(`{"a":`, 2048) + "1" + strings.Repeat("}", 2048) + strings.Repeat("]", 2048) + `,"model":"m"}`, fields{model: "m", hasModel: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, isObject, err := readFields([]byte(c.body))
+			if f != c.want || !isObject || err != nil {
+				t.Errorf("%+v, %v, %v\nwant %+v", f, isObject, err, c.want)
+			}
+		})
+	}
+}
+
+func TestReadFieldsRefuses(t *testing.T) {
+	for _, body := range []string{
+		"", " ", "{", "}", `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1 "b":2}`, `{a:1}`, `{'a':1}`, `{"a":1}}`, `{"a":1}x`, `{"a":01}`, `{"a":1.}`, `{"a":.5}`, `{"a":+1}`, `{"a":1e}`,
+		`{"a":tru}`, `{"a":truex}`, `{"a":[1,]}`, `{"a":[1 2]}`, `{"a":[}`, `{"a":{]}`, `{"a":"b}`, `{"a":"b\"}`, `{"model":"m"`, "{\"a\":1}\x00", "\x00{}", "[1", "nul",
+		`{"x":` + strings.Repeat("[", 4097), strings.Repeat(`{"x":`, 100_000),
+	} {
+		if f, _, err := readFields([]byte(body)); err == nil {
+			t.Errorf("%q: %+v, no error", clip(body, 40), f)
+		} else if len(err.Error()) > 200 {
+			t.Errorf("%q: %v", clip(body, 40), err)
+		}
+	}
+}
+
+// Hostile bodies of a megabyte end at once (and don't overflow a stack):
+// backslashes, quotes, brackets without end. Were the work quadratic, this would
+// run for hours.
+func TestHostileBodies(t *testing.T) {
+	for _, unit := range []string{`\\`, `\"`, `"`, `[`, `{"a":`, `,`, ` `, `1`, `"a",`} {
+		readFields([]byte(`{"x":"` + strings.Repeat(unit, 1<<20)))
+		readFields([]byte(`{"x":` + strings.Repeat(unit, 1<<20)))
+		readFields([]byte(strings.Repeat(unit, 1<<20)))
+	}
+}
+
+// FuzzReadFields compares the scanner with encoding/json: what that one takes we
+// take, and read the same from it.
+func FuzzReadFields(f *testing.F) {
+	for _, r := range recordings(f) {
+		if len(r.Body) < 2000 {
+			f.Add([]byte(r.Body))
+		}
+	}
+	for _, s := range []string{`{"model":"a","model":"b"}`, `{"mod\u0065l":"\ud83d\ude00"}`, `{"x":"\\","stream":true}`, `{"metadata":{"user_id":"u"}}`, `[[]]`, `{"a":-0.5e+3}`, `{"max_tokens":1e2}`, strings.Repeat("[", 64)} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, isObject, err := readFields(b)
+		if !json.Valid(b) {
+			return // we may be more generous
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), "deeper") {
+				return
+			}
+			t.Fatalf("%q: %v", b, err)
+		}
+		var m map[string]json.RawMessage
+		if json.Unmarshal(b, &m) != nil || m == nil {
+			if isObject {
+				t.Fatalf("%q is no object", b)
+			}
+			return
+		}
+		var model string
+		isText := json.Unmarshal(m["model"], &model) == nil && len(m["model"]) > 0 && m["model"][0] == '"'
+		if got.hasModel != isText || isText && len(m["model"]) < maxModel && utf8.Valid(m["model"]) && got.model != model {
+			t.Fatalf("%q: model %q %v, want %q %v", b, got.model, got.hasModel, model, isText)
+		}
+		if stream := bytes.Equal(m["stream"], []byte("true")); got.stream != stream {
+			t.Fatalf("%q: stream %v", b, got.stream)
+		}
+	})
+}
+
+func BenchmarkReadFields(b *testing.B) {
+	for _, size := range []int{2 << 10, 256 << 10} {
+		for name, text := range map[string]string{"plain": "word ", "escapes": `li\n\"ne `} {
+			body := []byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat(text, size/len(text)) + `"}],"stream":true,"max_tokens":8}`)
+			b.Run(fmt.Sprintf("%s_%dKB", name, size>>10), func(b *testing.B) {
+				b.SetBytes(int64(len(body)))
+				b.ReportAllocs()
+				for b.Loop() {
+					readFields(body)
+				}
+			})
+		}
+	}
+}
