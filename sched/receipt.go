@@ -57,6 +57,7 @@ type Candidate struct {
 	Trust   kv.Trust
 	Load    kv.Load
 	Cost    float64
+	Terms   [policy.MaxTerms]float64 // what Cost is made of; see Scheduler.Costs
 }
 
 // ring keeps the latest receipts.
@@ -119,7 +120,7 @@ func (s *Scheduler) record(d *Decision, sc *scratch, pick int, r *Request) {
 func (s *Scheduler) keepCheapest(rec *Receipt, cands []policy.Candidate, pick int) int {
 	snap := s.fleet.Snapshot()
 	line := func(c *policy.Candidate) Candidate {
-		out := Candidate{Target: c.Target, Overlap: c.Overlap, Trust: c.Trust, Load: c.Load, Cost: c.Cost}
+		out := Candidate{Target: c.Target, Overlap: c.Overlap, Trust: c.Trust, Load: c.Load, Cost: c.Cost, Terms: c.Terms}
 		if rep := snap.Replica(c.Target); rep != nil {
 			out.Replica = rep.Name
 		}

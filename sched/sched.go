@@ -77,7 +77,9 @@ type Scheduler struct {
 	seed  kv.Seed
 	hooks Hooks
 
-	name string // of the policy
+	name  string   // of the policy
+	terms []string // of its costs, in the order of Candidate.Terms
+	unit  string   // of its costs
 
 	mu        sync.Mutex       // pick and book; guards what follows
 	ledger    *load.Ledger     //
@@ -117,6 +119,9 @@ func New(cfg Config, p Parts) *Scheduler {
 	s.observer, _ = p.Policy.(policy.Observer)
 	s.shedder, _ = p.Policy.(policy.Shedder)
 	s.forgetter, _ = p.Policy.(policy.Forgetter)
+	if e, ok := p.Policy.(policy.Explainer); ok {
+		s.terms, s.unit = e.Terms()
+	}
 	s.scratch.New = func() any { return new(scratch) }
 	s.receipts.init(s.cfg.Receipts)
 	return s
@@ -170,6 +175,7 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 		return nil, err
 	}
 	s.match(sc, snap, r)
+	s.states.fill(sc.cands, now)
 
 	d := &Decision{s: s, id: s.lastID.Add(1), at: now, model: r.Model}
 	s.mu.Lock()
@@ -234,7 +240,6 @@ func (s *Scheduler) match(sc *scratch, snap *fleet.Snapshot, r *Request) {
 	for i := range sc.cands {
 		c := &sc.cands[i]
 		c.Overlap = sc.over[c.Target]
-		c.Trust = s.states.trust(c.Target)
 	}
 }
 
@@ -258,7 +263,6 @@ func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
 	for i := range sc.cands {
 		c := &sc.cands[i]
 		c.Load = s.ledger.View(c.Target, now, chainFor(&r.Prompt, c.BlockSize))
-		s.states.fill(c, now)
 	}
 }
 
@@ -338,6 +342,10 @@ func contains(ts []kv.Target, t kv.Target) bool {
 	}
 	return false
 }
+
+// Costs names the terms of the policy's costs, in the order of a receipt's Terms,
+// and their unit. Empty for a policy without costs.
+func (s *Scheduler) Costs() (terms []string, unit string) { return s.terms, s.unit }
 
 // Apply takes one cache event of an engine into the index.
 func (s *Scheduler) Apply(ev *kv.Event) { s.index.Apply(ev) }

@@ -89,13 +89,18 @@ func (s *states) trust(t kv.Target) kv.Trust {
 	return s.by[t].Trust
 }
 
-// fill gives a candidate what its engine reported, if that is fresh.
-func (s *states) fill(c *policy.Candidate, now time.Time) {
+// fill gives candidates their trust, and what their engines reported if that is
+// fresh.
+func (s *states) fill(cands []policy.Candidate, now time.Time) {
 	s.mu.Lock()
-	g := s.by[c.Target].Gauge
-	s.mu.Unlock()
-	if !g.At.IsZero() && now.Sub(g.At) <= GaugeLife {
-		c.Engine = policy.Reported{Fresh: true, Running: g.Running, Waiting: g.Waiting, KVUsage: g.KVUsage}
+	defer s.mu.Unlock()
+	for i := range cands {
+		c := &cands[i]
+		x := &s.by[c.Target]
+		c.Trust = x.Trust
+		if g := &x.Gauge; !g.At.IsZero() && now.Sub(g.At) <= GaugeLife {
+			c.Engine = policy.Reported{Fresh: true, Running: g.Running, Waiting: g.Waiting, KVUsage: g.KVUsage}
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type Decision struct {
 	Rank    int     `json:"rank"`
 	Overlap Overlap `json:"overlap"`
 	Cost    float64 `json:"cost"`
+	Unit    string  `json:"cost_unit,omitempty"`
 
 	Candidates []Candidate `json:"candidates"` // the winner first, then by cost
 	Considered int         `json:"candidates_considered"`
@@ -55,11 +56,13 @@ type Candidate struct {
 	Prefill      int      `json:"prefill_tokens"`
 	DecodeBlocks int      `json:"decode_blocks"`
 	Cost         *float64 `json:"cost"` // null: would not go there at all
+
+	Terms map[string]float64 `json:"cost_terms,omitempty"` // what the cost is made of, by the policy's names
 }
 
 func overlap(o kv.Overlap) Overlap { return Overlap(o) }
 
-func decision(r *sched.Receipt) Decision {
+func decision(r *sched.Receipt, terms []string, unit string) Decision {
 	d := Decision{
 		ID: r.ID, At: r.At, Model: r.Model, Policy: r.Policy, Session: r.Session,
 		Tokens: r.Tokens, Source: r.Source, Why: r.Why,
@@ -67,6 +70,7 @@ func decision(r *sched.Receipt) Decision {
 		Considered: r.NumAll, Outcome: r.Outcome.String(), Output: r.Output,
 		FirstTokenMS: millis(r.FirstToken), TookMS: millis(r.Took),
 	}
+	d.Unit = unit
 	if !finite(d.Cost) {
 		d.Cost = 0
 	}
@@ -77,6 +81,14 @@ func decision(r *sched.Receipt) Decision {
 		}
 		if finite(c.Cost) {
 			x.Cost = &c.Cost
+		}
+		for i, name := range terms {
+			if x.Terms == nil {
+				x.Terms = map[string]float64{}
+			}
+			if finite(c.Terms[i]) {
+				x.Terms[name] = c.Terms[i]
+			}
 		}
 		d.Candidates = append(d.Candidates, x)
 	}

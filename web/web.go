@@ -187,11 +187,12 @@ func (p *Parts) decisions(w http.ResponseWriter, r *http.Request) {
 	}
 	session, filter := r.URL.Query().Get("session"), r.URL.Query().Has("session")
 	out := []Decision{}
+	terms, unit := p.Sched.Costs()
 	for _, x := range p.Sched.Receipts(nil, 0) {
 		if filter && x.Session != session {
 			continue
 		}
-		out = append(out, decision(&x))
+		out = append(out, decision(&x, terms, unit))
 		if len(out) == limit {
 			break
 		}
