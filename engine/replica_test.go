@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,14 @@ import (
 
 // start runs a Replica on the world's engine at 10.0.0.1:8000 until the test ends.
 func start(t *testing.T, w *world, cfg Config) (*Replica, *router) {
+	t.Helper()
+	r, rt, stop := run(t, w, cfg)
+	t.Cleanup(stop)
+	return r, rt
+}
+
+// run is start with a stop of its own.
+func run(t *testing.T, w *world, cfg Config) (*Replica, *router, func()) {
 	t.Helper()
 	rt := newRouter()
 	cfg.URL = "http://10.0.0.1:8000"
@@ -28,11 +38,10 @@ func start(t *testing.T, w *world, cfg Config) (*Replica, *router) {
 		defer close(done)
 		r.Run(ctx)
 	}()
-	t.Cleanup(func() {
+	return r, rt, func() {
 		cancel()
 		<-done
-	})
-	return r, rt
+	}
 }
 
 func settle(d time.Duration) {
@@ -158,6 +167,158 @@ func TestDownAtStart(t *testing.T) {
 		settle(10 * time.Second)
 		if rt.down != 2 {
 			t.Errorf("down %d", rt.down)
+		}
+	})
+}
+
+// ranks is an engine of several ranks with one HTTP server.
+type ranksOf struct {
+	ranks   []*fakeEngine
+	sources string
+}
+
+func (r *ranksOf) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path == "/kv_event_sources" {
+		w.Write([]byte(r.sources))
+		return
+	}
+	r.ranks[0].ServeHTTP(w, req)
+}
+
+// TestRanks: F67, F68. Each rank has a publisher and a target of its own; what a
+// batch says about its rank is stronger than the port; ranks that are gone are
+// forgotten.
+func TestRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		zero, one := w.engine(t, "10.0.0.1", 0, true), w.engine(t, "10.0.0.1", 1, true)
+		defer zero.stop()
+		defer one.stop()
+		all := &ranksOf{ranks: []*fakeEngine{zero, one}, sources: `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"},
+			"1":{"endpoint":"tcp://*:5558","replay_endpoint":"tcp://*:6558"}}`}
+		w.http["10.0.0.1:8000"] = all
+		r, rt := start(t, w, Config{})
+		settle(3 * time.Second)
+		zero.store(1, 2)
+		one.store(3)
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+		rt.want(t, 1, kv.Exact, one.held)
+		if len(rt.info.Ranks) != 2 {
+			t.Errorf("%+v", rt.info)
+		}
+
+		one.rank = 5 // it says so itself
+		one.store(6)
+		settle(time.Second)
+		rt.want(t, 5, kv.Exact, map[kv.Handle]int{6: 1})
+		one.rank = 1
+
+		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
+		r.Poll()
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+		if len(rt.held[1]) != 0 || len(rt.held[5]) != 0 || len(r.Stats()) != 1 {
+			t.Errorf("rank 1 is gone, and %v and %v are believed; %+v", rt.held[1], rt.held[5], r.Stats())
+		}
+
+		all.sources = `{"0":{"publisher":"null","endpoint":"tcp://*:5557"}}` // restarted without events
+		r.Poll()
+		settle(time.Second)
+		rt.want(t, 0, kv.Blind, nil)
+
+		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
+		r.Poll()
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+	})
+}
+
+// TestEventsOff: nothing to follow, and everybody is told why.
+func TestEventsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, false)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		_, rt := start(t, w, Config{Events: EventsOff, Ranks: 2})
+		settle(3 * time.Second)
+		e.store(1)
+		settle(time.Minute)
+		rt.want(t, 0, kv.Blind, nil)
+		rt.want(t, 1, kv.Blind, nil)
+		if rt.up != 1 || rt.why[0] == "" {
+			t.Errorf("up %d, why %q", rt.up, rt.why[0])
+		}
+	})
+}
+
+// TestMuteReplay: the replay service never answers. Live events go on, and when
+// it answers at last, everything is known.
+func TestMuteReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		e.mute = true
+		e.store(1)
+		_, rt := start(t, w, Config{})
+		settle(time.Second)
+		e.store(2)
+		settle(7 * time.Second)
+		rt.want(t, 0, kv.Filling, map[kv.Handle]int{2: 1})
+		e.mu.Lock()
+		e.mute = false
+		e.mu.Unlock()
+		settle(2 * time.Minute)
+		rt.want(t, 0, kv.Exact, e.held)
+	})
+}
+
+// TestConfig: bad configurations name the field and the value.
+func TestConfig(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		`URL "ftp://x"`:        {URL: "ftp://x"},
+		`URL ""`:               {},
+		"Ranks -1":             {URL: "http://h:1", Ranks: -1},
+		`Events: endpoint "x"`: {URL: "http://h:1", Events: "x"},
+		`"tcp://*:5557"`:       {URL: "http://h:1", Events: "tcp://*:5557"},
+		`Replay "tcp://h:1"`:   {URL: "http://h:1", Replay: "tcp://h:1"},
+		"Poll is -1s":          {URL: "http://h:1", Poll: -time.Second},
+	} {
+		if _, err := New(cfg, newRouter().hooks()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", cfg, err, want)
+		}
+	}
+	if _, err := New(Config{URL: "http://h:1"}, Hooks{}); err == nil {
+		t.Error("no hooks passed")
+	}
+}
+
+// TestChurn: F79. Replicas come and go; nothing of them stays.
+func TestChurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		e.store(1)
+		before := 0
+		for n := range 200 {
+			_, rt, stop := run(t, w, Config{})
+			settle(time.Second)
+			rt.want(t, 0, kv.Exact, e.held)
+			stop()
+			synctest.Wait()
+			if n == 0 {
+				before = runtime.NumGoroutine()
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines after the first, %d after 200", before, after)
 		}
 	})
 }
