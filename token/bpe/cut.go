@@ -112,7 +112,7 @@ func (z *cuts) safe(t *Tokenizer, b []byte, i int) bool {
 	c := runeClass(r)
 	switch {
 	case z.words && in(runeClass(p), setL):
-		return in(c, setSpace) || !z.blank && in(c, setP|setS) && r != '\'' && hanKanaLen(b, i) == 0
+		return r == ' ' || !z.blank && (in(c, setSpace) || in(c, setP|setS) && r != '\'' && hanKanaLen(b, i) == 0)
 	case z.lines && (p == '\n' || p == '\r'):
 		return !in(c, setSpace) && !(z.slash && r == '/')
 	}

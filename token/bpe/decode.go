@@ -7,6 +7,7 @@ type decoder struct {
 	space    []byte // stands for a space, or nil
 	fallback bool   // <0xNN> is a byte
 	strip    bool   // one space at the start of the text is not part of it
+	first    bool   // in the first token, what stands for a space stands for nothing
 }
 
 func newDecoder(s *spec) decoder {
@@ -32,7 +33,7 @@ func newDecoder(s *spec) decoder {
 			d.fallback = true
 		case "Metaspace":
 			d.space = []byte(c.Replacement)
-			d.strip = c.PrependScheme != "never"
+			d.first = c.PrependScheme != "never"
 		case "Strip":
 			d.strip = c.Content == " " && c.Start > 0
 		}
@@ -45,29 +46,34 @@ func newDecoder(s *spec) decoder {
 // and so are special added tokens if skipSpecial is set. A cut through a
 // character leaves a part of it: the result need not be UTF-8.
 func (t *Tokenizer) Decode(dst []byte, ids []uint32, skipSpecial bool) []byte {
-	start := len(dst)
+	d := &t.decoder
+	start, first := len(dst), true
 	for _, id := range ids {
-		if i, ok := t.addedByID[id]; ok {
-			if a := &t.added[i]; !skipSpecial || !a.Special {
-				dst = append(dst, a.Content...)
-			}
-			continue
-		}
 		b := t.model.vocab.bytes(id)
-		switch {
-		case t.decoder.fallback && len(b) == 6 && b[0] == '<' && b[1] == '0':
-			if c, ok := hexByte(b); ok {
-				dst = append(dst, c)
+		if i, ok := t.addedByID[id]; ok {
+			a := &t.added[i]
+			if skipSpecial && a.Special {
 				continue
 			}
-			dst = append(dst, b...)
-		case t.decoder.space != nil:
-			dst = appendReplaced(dst, b, t.decoder.space, []byte{' '})
-		default:
-			dst = append(dst, b...)
+			b = []byte(a.Content)
 		}
+		if d.fallback && len(b) == 6 && b[0] == '<' && b[1] == '0' {
+			if c, ok := hexByte(b); ok {
+				dst, first = append(dst, c), false
+				continue
+			}
+		}
+		switch {
+		case d.space == nil:
+			dst = append(dst, b...)
+		case first && d.first:
+			dst = appendReplaced(dst, b, d.space, nil)
+		default:
+			dst = appendReplaced(dst, b, d.space, []byte{' '})
+		}
+		first = false
 	}
-	if t.decoder.strip && bytes.HasPrefix(dst[start:], []byte{' '}) {
+	if d.strip && bytes.HasPrefix(dst[start:], []byte{' '}) {
 		dst = append(dst[:start], dst[start+1:]...)
 	}
 	return dst

@@ -87,6 +87,7 @@ func newModel(s *spec, rank func(i int) uint32, spaceAs rune) (*model, error) {
 	}
 	m.seams = newSeams(m, s.merges)
 	m.fillChars(s.merges, rank)
+	m.seams.mindUnknown(m)
 	for c := range m.single {
 		m.single[c] = noID
 		if c < utf8.RuneSelf {

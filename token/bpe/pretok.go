@@ -44,7 +44,7 @@ var behaviors = map[string]behavior{
 // A pretokenizer is the change to the text and then the stages.
 type pretokenizer struct {
 	stages []stage
-	space  bool // ByteLevel: a space in front of a segment that does not start with white space
+	space  bool // ByteLevel: a space in front of a segment that does not start with one
 	meta   *metaspace
 }
 
@@ -176,7 +176,7 @@ func (p *pretokenizer) metaspace(c *component, first bool, no func(field, value 
 func (p *pretokenizer) change(b []byte, atStart bool, s *scratch) []byte {
 	switch {
 	case p.space:
-		if c, _ := at(b, 0); in(c, setSpace) {
+		if b[0] == ' ' {
 			return b
 		}
 		s.spare = append(append(s.spare[:0], ' '), b...)

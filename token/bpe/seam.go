@@ -15,6 +15,11 @@ type seams struct {
 	bitmap []uint64
 	shift  uint
 	kinds  []kind
+
+	// Characters without a token matter where a run of them becomes one unk
+	// (fuse), or where they vanish and their neighbours meet (drop).
+	chars      *charTable
+	fuse, drop bool
 }
 
 // A kind of seam: the last left bytes of the character on the left and the
@@ -161,5 +166,44 @@ func (z *seams) between(b []byte, from, at, to int) (flags uint8) {
 			}
 		}
 	}
+	if flags == 0 && z.unknown(b[from:at], b[at:to]) {
+		flags = spanned
+	}
 	return flags
+}
+
+// unknown says whether there is no seam between two characters because of what
+// becomes of those that have no token.
+func (z *seams) unknown(left, right []byte) bool {
+	if !z.fuse && !z.drop {
+		return false
+	}
+	l, _ := utf8.DecodeRune(left)
+	r, _ := utf8.DecodeRune(right)
+	a, c := z.chars.get(l) == noID, z.chars.get(r) == noID
+	return z.fuse && a && c || z.drop && (a || c)
+}
+
+// mindUnknown makes seams heed the characters that m has no token for.
+func (z *seams) mindUnknown(m *model) {
+	if m.byteLevel {
+		return
+	}
+	if m.fallback {
+		all := make([]byte, 256)
+		for i := range all {
+			all[i] = byte(i)
+		}
+		if m.hasBytes(all) {
+			return
+		}
+	}
+	z.chars, z.fuse, z.drop = &m.chars, m.unk != noID && m.fuseUnk, m.unk == noID
+	for a := range 128 {
+		for c := range 128 {
+			if z.unknown([]byte{byte(a)}, []byte{byte(c)}) {
+				z.set(uint32(a), uint32(c))
+			}
+		}
+	}
 }

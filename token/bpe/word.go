@@ -137,7 +137,7 @@ func (z *seams) end(b []byte, i int) int {
 // encode appends the ids of b without a look at the cache.
 func (m *model) encode(dst []uint32, b []byte, s *scratch) []uint32 {
 	if len(b) > windowBytes {
-		return m.windows(dst, b, s)
+		return m.windows(dst, b, windowBytes, s)
 	}
 	m.symbols(b, 0, len(b), s)
 	return m.merge(dst, s)
@@ -223,10 +223,7 @@ func (m *model) interferes(b []byte, i, j int) bool {
 	return j < len(b) && z.between(b, i, j, min(j+runeLen(b[j]), len(b)))&cutsLeft != 0
 }
 
-const (
-	windowBytes = 8 << 10
-	overlap     = 1 << 10
-)
+const windowBytes = 8 << 10
 
 // windows encodes a word of any length in memory for one window.
 //
@@ -237,14 +234,13 @@ const (
 // contain, at the same place, and the result is the encoding of the whole. A
 // window starts at a token of the one before; if it does not begin with that
 // token, an earlier one is tried, and a larger window if there is none.
-func (m *model) windows(dst []uint32, b []byte, s *scratch) []uint32 {
-	size := windowBytes
+func (m *model) windows(dst []uint32, b []byte, size int, s *scratch) []uint32 {
 	p := 0
 	m.window(b, p, size, s)
 	ids, at := append([]uint32(nil), s.out...), append([]int32(nil), s.start...)
 	for p+size < len(b) {
 		k := len(ids) - 2
-		for k > 1 && int(at[k]) > p+size-overlap {
+		for k > 1 && int(at[k]) > p+size-size/8 {
 			k--
 		}
 		joined := false
