@@ -111,10 +111,7 @@ func (a *attempt) request() *http.Request {
 			h[rankHeader] = []string{strconv.Itoa(a.d.Rank)}
 		}
 	}
-	base, err := url.Parse(a.d.Replica.URL)
-	if err != nil {
-		base = &url.URL{Scheme: "http", Host: a.d.Replica.Name} // fleet has parsed it before
-	}
+	base := c.p.base(a.d.Replica.URL)
 	u := *c.r.URL
 	u.Scheme, u.Host = base.Scheme, base.Host
 	if base.Path != "" {
@@ -134,6 +131,23 @@ func (a *attempt) request() *http.Request {
 		req.Body = http.NoBody
 	}
 	return req.WithContext(a.ctx)
+}
+
+// base returns a replica's URL in parts.
+func (p *Proxy) base(raw string) *url.URL {
+	if u, ok := p.bases.Load(raw); ok {
+		return u.(*url.URL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		u = &url.URL{Scheme: "http", Host: "invalid"} // package fleet has parsed it before
+	}
+	if p.numBases.Add(1) > 4096 { // replicas come and go
+		p.bases.Clear()
+		p.numBases.Store(1)
+	}
+	p.bases.Store(raw, u)
+	return u
 }
 
 // tick is the clock's: what was held back long enough is sent, and what takes too

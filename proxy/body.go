@@ -24,6 +24,10 @@ type body struct {
 // keepBody bounds the memory that one idle body keeps.
 const keepBody = 1 << 20
 
+// proven is how much of an announced body must have come, in bytes, before memory
+// for all of it is taken.
+const proven = 256 << 10
+
 var bodies = sync.Pool{New: func() any { return new(body) }}
 
 // readBody reads the whole body of r, at most limit bytes, else errTooLarge. The
@@ -39,7 +43,7 @@ func readBody(r *http.Request, limit int64) (*body, error) {
 		return b, nil
 	}
 	// What the client announces is believed up to a point; the rest must come first.
-	if want := min(r.ContentLength, 256<<10); int64(cap(b.b)) < want {
+	if want := min(r.ContentLength, proven); int64(cap(b.b)) < want {
 		b.b = make([]byte, 0, want)
 	}
 	for {
@@ -47,7 +51,11 @@ func readBody(r *http.Request, limit int64) (*body, error) {
 			if int64(len(b.b)) == r.ContentLength {
 				break // net/http has checked that nothing follows
 			}
-			grown := make([]byte, len(b.b), max(2*cap(b.b), 4<<10))
+			next := max(2*cap(b.b), 4<<10)
+			if len(b.b) >= proven && r.ContentLength > 0 {
+				next = int(r.ContentLength)
+			}
+			grown := make([]byte, len(b.b), next)
 			copy(grown, b.b)
 			b.b = grown
 		}

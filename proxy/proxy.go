@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"kvasir/fleet"
@@ -61,6 +63,9 @@ type Proxy struct {
 	door  door
 	stats counters
 	open  attempts
+
+	bases    sync.Map // of *url.URL, by fleet.Replica.URL
+	numBases atomic.Int64
 }
 
 // New returns a Proxy. cfg must be valid.
