@@ -126,7 +126,9 @@ func (r *Renderer) detect(t *jinja.Template) formatChoice {
 
 // Chat renders the body of a POST /v1/chat/completions. The error is *Refused or *NeedsRemote.
 func (r *Renderer) Chat(body []byte) (Prompt, error) {
-	req, err := parseRequest(body)
+	req := newRequest()
+	defer req.release()
+	err := req.parse(body)
 	if err != nil {
 		return Prompt{}, err
 	}

@@ -22,7 +22,7 @@ const billingHeader = "x-anthropic-billing-header"
 // conversation makes the messages that a template sees (parse_chat_messages of
 // vllm/renderers/chat_utils.py).
 func (r *request) conversation(format jinja.ContentFormat) ([]jinja.Value, error) {
-	out := make([]jinja.Value, len(r.messages))
+	out, _ := r.json.List(len(r.messages))
 	for i := range r.messages {
 		d, err := r.converse(&r.messages[i], format)
 		if err != nil {
@@ -34,9 +34,9 @@ func (r *request) conversation(format jinja.ContentFormat) ([]jinja.Value, error
 }
 
 func (r *request) converse(m *message, format jinja.ContentFormat) (*jinja.Dict, error) {
-	d := jinja.NewDict(5)
+	d := r.json.Dict(5)
 	d.Set("role", m.dict.Get("role"))
-	d.Set("content", m.templateContent(format))
+	d.Set("content", r.templateContent(m, format))
 	switch m.role {
 	case "assistant":
 		if m.hasCalls && len(m.calls) > 0 {
@@ -66,7 +66,7 @@ func (r *request) converse(m *message, format jinja.ContentFormat) (*jinja.Dict,
 }
 
 // templateContent gives a content in the shape that the template expects.
-func (m *message) templateContent(format jinja.ContentFormat) jinja.Value {
+func (r *request) templateContent(m *message, format jinja.ContentFormat) jinja.Value {
 	s, single := m.content.AsString()
 	if format == jinja.StringContent || m.role == "tool" {
 		switch {
@@ -85,7 +85,9 @@ func (m *message) templateContent(format jinja.ContentFormat) jinja.Value {
 			}
 			s = rest
 		}
-		return jinja.ListOf([]jinja.Value{textPart(s, nil)})
+		items, list := r.json.List(1)
+		items[0] = r.textPart(s, nil)
+		return list
 	}
 	parts := make([]jinja.Value, 0, len(m.parts))
 	for _, p := range m.parts {
@@ -98,14 +100,14 @@ func (m *message) templateContent(format jinja.ContentFormat) jinja.Value {
 			}
 			text = rest
 		}
-		parts = append(parts, textPart(text, d))
+		parts = append(parts, r.textPart(text, d))
 	}
 	return jinja.ListOf(parts)
 }
 
 // textPart makes {"type": "text", "text": ...} with the unknown keys of the client's part.
-func textPart(text string, from *jinja.Dict) jinja.Value {
-	d := jinja.NewDict(2)
+func (r *request) textPart(text string, from *jinja.Dict) jinja.Value {
+	d := r.json.Dict(2)
 	d.Set("type", jinja.Str("text"))
 	d.Set("text", jinja.Str(text))
 	if from != nil {
@@ -149,7 +151,7 @@ func (r *request) parseArguments(call jinja.Value) error {
 	c, _ := call.AsDict()
 	f, _ := c.Get("function").AsDict()
 	text, _ := f.Get("arguments").AsString()
-	empty := jinja.DictOf(jinja.NewDict(0))
+	empty := jinja.DictOf(r.json.Dict(0))
 	if text == "" {
 		f.Set("arguments", empty)
 		return nil

@@ -341,8 +341,8 @@ func checkVariables(t *testing.T, r *Renderer, c goldenCase) {
 	if c.row.Get("conversation").Kind() != jinja.KindList {
 		return
 	}
-	req, err := parseRequest(c.body)
-	if err != nil {
+	req := newRequest()
+	if err := req.parse(c.body); err != nil {
 		t.Errorf("%s: %v", c.name, err)
 		return
 	}

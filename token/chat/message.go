@@ -149,7 +149,7 @@ func (r *request) readCalls(m *message, v jinja.Value) error {
 		return nil
 	}
 	m.hasCalls = true
-	m.calls = make([]jinja.Value, len(list))
+	m.calls, _ = r.json.List(len(list))
 	for i, x := range list {
 		c, ok := x.AsDict()
 		if !ok {
@@ -172,20 +172,20 @@ func (r *request) readCalls(m *message, v jinja.Value) error {
 		if !c.Get("custom").IsMissing() {
 			return remote("a tool call of two kinds")
 		}
-		m.calls[i] = callInOrder(c, f)
+		m.calls[i] = r.callInOrder(c, f)
 	}
 	return nil
 }
 
 // callInOrder gives a tool call with the keys of the typed dict first, in its order.
-func callInOrder(c, f *jinja.Dict) jinja.Value {
-	fn := jinja.NewDict(f.Len())
+func (r *request) callInOrder(c, f *jinja.Dict) jinja.Value {
+	fn := r.json.Dict(f.Len())
 	fn.Set("arguments", f.Get("arguments"))
 	fn.Set("name", f.Get("name"))
 	for i := range f.Len() {
 		fn.Set(f.At(i))
 	}
-	out := jinja.NewDict(c.Len())
+	out := r.json.Dict(c.Len())
 	out.Set("id", c.Get("id"))
 	out.Set("function", jinja.DictOf(fn))
 	out.Set("type", c.Get("type"))

@@ -3,6 +3,8 @@ package chat
 import (
 	"errors"
 	"math"
+	"slices"
+	"sync"
 
 	"kvasir/token/jinja"
 )
@@ -30,30 +32,50 @@ type request struct {
 // maxBody bounds a request; the largest context windows need less.
 const maxBody = 256 << 20
 
-func parseRequest(body []byte) (*request, error) {
-	if len(body) > maxBody {
-		return nil, remote("a body of %d bytes; at most %d are read here", len(body), maxBody)
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// newRequest gives an empty request; release ends its use, and that of all its values.
+func newRequest() *request {
+	r := requests.Get().(*request)
+	messages, parser := r.messages[:0], r.json
+	*r = request{addGen: true, documents: jinja.None, messages: messages, json: parser}
+	return r
+}
+
+func (r *request) release() {
+	if len(r.messages) > 10_000 {
+		return // let the collector have it
 	}
-	r := &request{addGen: true, documents: jinja.None}
+	clear(r.messages)
+	r.fields, r.tools, r.kwargs, r.documents = nil, nil, nil, jinja.None
+	r.json.Reset()
+	requests.Put(r)
+}
+
+// parse reads a body.
+func (r *request) parse(body []byte) error {
+	if len(body) > maxBody {
+		return remote("a body of %d bytes; at most %d are read here", len(body), maxBody)
+	}
 	v, err := r.json.Parse(string(trimBOM(body)))
 	if err != nil {
 		var je *jinja.JSONError
 		if errors.As(err, &je) && je.Beyond {
-			return nil, remote("%v", err)
+			return remote("%v", err)
 		}
-		return nil, refuse("request", "%v", err)
+		return refuse("request", "%v", err)
 	}
 	fields, ok := v.AsDict()
 	if !ok {
-		return nil, refuse("request", "the body is not a JSON object")
+		return refuse("request", "the body is not a JSON object")
 	}
 	r.fields = fields
 	for _, step := range []func() error{r.readSwitches, r.readMessages, r.readTools, r.readKwargs, r.readTruncation} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 func trimBOM(b []byte) []byte {
@@ -139,7 +161,8 @@ func (r *request) readMessages() error {
 	if !ok {
 		return refuse("request", "messages is not a list")
 	}
-	r.messages = make([]message, len(list))
+	r.messages = slices.Grow(r.messages[:0], len(list))[:len(list)]
+	clear(r.messages)
 	for i, v := range list {
 		if err := r.readMessage(v, &r.messages[i]); err != nil {
 			return err
@@ -168,9 +191,9 @@ func (r *request) readTools() error {
 	if len(list) == 0 {
 		return refuse("request", "`tools` must not be an empty array.")
 	}
-	r.tools = make([]jinja.Value, len(list))
+	r.tools, _ = r.json.List(len(list))
 	for i, t := range list {
-		out, err := readTool(t)
+		out, err := r.readTool(t)
 		if err != nil {
 			return err
 		}
@@ -179,7 +202,7 @@ func (r *request) readTools() error {
 	return nil
 }
 
-func readTool(v jinja.Value) (jinja.Value, error) {
+func (r *request) readTool(v jinja.Value) (jinja.Value, error) {
 	t, ok := v.AsDict()
 	if !ok {
 		return v, refuse("request", "a tool is not an object")
@@ -197,7 +220,7 @@ func readTool(v jinja.Value) (jinja.Value, error) {
 	if name.Kind() != jinja.KindString {
 		return v, refuse("request", "a tool's function has no name")
 	}
-	out := jinja.NewDict(5)
+	out := r.json.Dict(5)
 	out.Set("name", name)
 	desc := f.Get("description")
 	if !absent(desc) && desc.Kind() != jinja.KindString {
@@ -237,7 +260,7 @@ func readTool(v jinja.Value) (jinja.Value, error) {
 	if !inner.IsNone() {
 		out.Set("defer_loading", inner)
 	}
-	tool := jinja.NewDict(3)
+	tool := r.json.Dict(3)
 	tool.Set("type", jinja.Str("function"))
 	tool.Set("function", jinja.DictOf(out))
 	if !outer.IsNone() {

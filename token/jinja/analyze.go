@@ -187,7 +187,7 @@ func (t *Template) Variables() []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, n := range t.names {
-		if len(n.refs) == 0 && !seen[n.name] && n.name != "loop" {
+		if len(n.refs) == 0 && !n.bound && !seen[n.name] && n.name != "loop" {
 			seen[n.name] = true
 			out = append(out, n.name)
 		}

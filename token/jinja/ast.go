@@ -12,11 +12,14 @@ type (
 		scope *scope
 		store bool // an assignment target, so not a use of the name
 		refs  []slotRef
-		ctx   int // index into the context, when no scope has set it
+		bound bool // some scope sets the name
+		local int  // the slot of the only ref, when it is in the own frame; else -1
+		ctx   int  // index into the context, when no scope has set it
 	}
 	attrExpr struct {
 		obj    expr
 		name   string
+		loop   loopField
 		direct bool // no type of ours has an attribute of this name: look in the dict at once
 	}
 	itemExpr  struct{ obj, index expr }
@@ -24,6 +27,10 @@ type (
 	callExpr  struct {
 		fn   expr
 		args callArgs
+		// of a call of an attribute: the attribute, and the methods of that name
+		method   *attrExpr
+		ofString stringMethod
+		ofDict   stringMethod
 	}
 	filterExpr struct {
 		obj  expr // nil inside {% filter %} and {% set x | f %}: the block's text
@@ -43,20 +50,32 @@ type (
 		obj expr
 	}
 	binaryExpr struct {
-		op          string
+		op          opCode
 		left, right expr
 	}
 	addExpr struct{ parts []expr } // a + b + c, flattened
-	andExpr struct{ left, right expr }
-	orExpr  struct{ left, right expr }
-	notExpr struct{ obj expr }
+	andExpr struct {
+		left, right expr
+		tests       [2]boolExpr // the same two
+	}
+	orExpr struct {
+		left, right expr
+		tests       [2]boolExpr
+	}
+	notExpr struct {
+		obj  expr
+		test boolExpr
+	}
 	cmpExpr struct {
 		first expr
 		ops   []cmpOp
 	}
 	concatExpr struct{ parts []expr }
-	condExpr   struct{ test, yes, no expr }
-	listExpr   struct {
+	condExpr   struct {
+		test, yes, no expr
+		cond          boolExpr
+	}
+	listExpr struct {
 		items []expr
 		tuple bool
 	}
@@ -64,8 +83,33 @@ type (
 )
 
 type cmpOp struct {
-	op    string // == != < <= > >= in notin
+	op    opCode
 	right expr
+}
+
+type opCode uint8
+
+const (
+	opAdd opCode = iota
+	opSub
+	opMul
+	opDiv
+	opFloor
+	opMod
+	opPow
+	opEq
+	opNe
+	opLt
+	opLe
+	opGt
+	opGe
+	opIn
+	opNotIn
+)
+
+var opCodes = map[string]opCode{
+	"+": opAdd, "-": opSub, "*": opMul, "/": opDiv, "//": opFloor, "%": opMod, "**": opPow,
+	"==": opEq, "!=": opNe, "<": opLt, "<=": opLe, ">": opGt, ">=": opGe,
 }
 
 type callArgs struct {
@@ -94,10 +138,12 @@ type (
 	textStmt   struct{ text string }
 	outputStmt struct {
 		val  expr
+		sum  *addExpr // val, when it is one
 		line int
 	}
 	ifStmt struct {
 		tests  []expr // nil for else
+		conds  []boolExpr
 		bodies [][]stmt
 		line   int
 	}
@@ -105,6 +151,7 @@ type (
 		target    expr
 		iter      expr
 		test      expr
+		cond      boolExpr
 		body      []stmt
 		orElse    []stmt
 		recursive bool

@@ -113,13 +113,13 @@ func method(obj Value, name string) Value {
 	case KindInt, KindBool, KindFloat:
 		switch {
 		case name == "real":
-			return arith("+", obj, Int(0))
+			return arith(opAdd, obj, Int(0))
 		case name == "imag" && obj.kind == KindFloat:
 			return Float(0)
 		case name == "imag":
 			return Int(0)
 		case name == "numerator":
-			return arith("+", obj, Int(0))
+			return arith(opAdd, obj, Int(0))
 		case name == "denominator":
 			return Int(1)
 		case name == "is_integer" && obj.kind == KindFloat:

@@ -122,23 +122,20 @@ func (c *callExpr) eval(s *state) Value { return c.call(s, Value{}) }
 // call calls the function, with a caller when a {% call %} block goes with it.
 func (c *callExpr) call(s *state, caller Value) Value {
 	s.step(1)
-	if at, ok := c.fn.(*attrExpr); ok && caller.kind == KindMissing {
+	if at := c.method; at != nil && caller.kind == KindMissing {
 		obj := at.obj.eval(s)
+		var m stringMethod
 		switch obj.kind {
 		case KindString:
-			if m := stringMethods[at.name]; m != nil {
-				a, mark := s.evalArgs(&c.args)
-				v := m(s, obj, a)
-				s.args = s.args[:mark]
-				return v
-			}
+			m = c.ofString
 		case KindDict:
-			if m := dictMethods[at.name]; m != nil {
-				a, mark := s.evalArgs(&c.args)
-				v := m(s, obj, a)
-				s.args = s.args[:mark]
-				return v
-			}
+			m = c.ofDict
+		}
+		if m != nil {
+			a, mark := s.evalArgs(&c.args)
+			v := m(s, obj, a)
+			s.args = s.args[:mark]
+			return v
 		}
 		return s.invoke(s.getAttr(obj, at.name), &c.args, caller)
 	}
@@ -192,7 +189,9 @@ func (f *filterExpr) eval(s *state) Value {
 	return v
 }
 
-func (t *testExpr) eval(s *state) Value {
+func (t *testExpr) eval(s *state) Value { return Bool(t.truth(s)) }
+
+func (t *testExpr) truth(s *state) bool {
 	v := t.obj.eval(s)
 	if t.fn == nil {
 		fail("TemplateRuntimeError", "No test named '%s' found.", t.name)
@@ -200,5 +199,5 @@ func (t *testExpr) eval(s *state) Value {
 	a, mark := s.evalArgs(&t.args)
 	ok := t.fn(s, v, a)
 	s.args = s.args[:mark]
-	return Bool(ok != t.neg)
+	return ok != t.neg
 }

@@ -8,6 +8,11 @@ import (
 func (c *constExpr) eval(*state) Value { return c.val }
 
 func (n *nameExpr) eval(s *state) Value {
+	if n.local >= 0 {
+		if v := s.frame.slots[n.local]; v.kind != KindMissing {
+			return v
+		}
+	}
 	for _, r := range n.refs {
 		f := s.frame
 		for range r.up {
@@ -25,11 +30,18 @@ func (n *nameExpr) eval(s *state) Value {
 
 func (a *attrExpr) eval(s *state) Value {
 	obj := a.obj.eval(s)
-	if a.direct && obj.kind == KindDict {
-		if v := obj.ref.(*Dict).Get(a.name); v.kind != KindMissing {
-			return v
+	switch obj.kind {
+	case KindDict:
+		if a.direct {
+			if v := obj.ref.(*Dict).Get(a.name); v.kind != KindMissing {
+				return v
+			}
+			return undefinedAttr(obj, a.name)
 		}
-		return undefinedAttr(obj, a.name)
+	case KindObject:
+		if l, ok := obj.ref.(*loopObject); ok && a.loop != loopOther {
+			return l.field(s, a.loop)
+		}
 	}
 	return s.getAttr(obj, a.name)
 }
@@ -172,9 +184,20 @@ func (s *state) sliceString(v Value, lo, hi, step int, hasLo, hasHi bool) Value 
 	return out
 }
 
-func truth(s *state, e expr) bool {
-	v := e.eval(s)
-	return v.truth(s)
+// A boolExpr knows its truth without making a Value of it.
+type boolExpr interface {
+	truth(s *state) bool
+}
+
+type valueTest struct{ e expr }
+
+func (t valueTest) truth(s *state) bool { return t.e.eval(s).truth(s) }
+
+func asBool(e expr) boolExpr {
+	if b, ok := e.(boolExpr); ok {
+		return b
+	}
+	return valueTest{e}
 }
 
 // truth is Truth for values inside a render: hidden attributes complain.
@@ -202,10 +225,13 @@ func (o *orExpr) eval(s *state) Value {
 	return o.right.eval(s)
 }
 
-func (n *notExpr) eval(s *state) Value { return Bool(!truth(s, n.obj)) }
+func (n *notExpr) eval(s *state) Value { return Bool(!n.test.truth(s)) }
+func (n *notExpr) truth(s *state) bool { return !n.test.truth(s) }
+func (a *andExpr) truth(s *state) bool { return a.tests[0].truth(s) && a.tests[1].truth(s) }
+func (o *orExpr) truth(s *state) bool  { return o.tests[0].truth(s) || o.tests[1].truth(s) }
 
 func (c *condExpr) eval(s *state) Value {
-	if truth(s, c.test) {
+	if c.cond.truth(s) {
 		return c.yes.eval(s)
 	}
 	if c.no == nil {
@@ -243,12 +269,12 @@ func (u *unaryExpr) eval(s *state) Value {
 		return v
 	case KindInt, KindBool:
 		if u.op == '+' {
-			return arith("+", v, Int(0))
+			return arith(opAdd, v, Int(0))
 		}
 		if v.kind == KindInt && v.ref == nil && v.num == 0 {
 			return v
 		}
-		return arith("-", Int(0), v)
+		return arith(opSub, Int(0), v)
 	case KindUndefined, KindMissing:
 		undefinedFail(v)
 	}
@@ -258,20 +284,20 @@ func (u *unaryExpr) eval(s *state) Value {
 
 func (b *binaryExpr) eval(s *state) Value { return s.binary(b.op, b.left.eval(s), b.right.eval(s)) }
 
-func (s *state) binary(op string, a, b Value) Value {
+func (s *state) binary(op opCode, a, b Value) Value {
 	if isNumber(a) && isNumber(b) {
 		return arith(op, a, b)
 	}
 	if a.kind == KindUndefined {
 		undefinedFail(a)
 	}
-	if op == "%" && a.kind == KindString {
+	if op == opMod && a.kind == KindString {
 		return s.percent(a, b)
 	}
 	if b.kind == KindUndefined {
 		undefinedFail(b)
 	}
-	if op == "*" {
+	if op == opMul {
 		if isSequence(b) && (a.kind == KindInt || a.kind == KindBool) {
 			a, b = b, a
 		}
@@ -282,10 +308,7 @@ func (s *state) binary(op string, a, b Value) Value {
 			fail("TypeError", "can't multiply sequence by non-int of type '%s'", typeName(b))
 		}
 	}
-	shown := op
-	if op == "**" {
-		shown = "** or pow()"
-	}
+	shown := [...]string{opAdd: "+", opSub: "-", opMul: "*", opDiv: "/", opFloor: "//", opMod: "%", opPow: "** or pow()"}[op]
 	fail("TypeError", "unsupported operand type(s) for %s: '%s' and '%s'", shown, typeName(a), typeName(b))
 	return a
 }
@@ -389,7 +412,7 @@ func (s *state) add(a, b Value) Value {
 		}
 		return Str(a.str + b.str)
 	case isNumber(a) && isNumber(b):
-		return arith("+", a, b)
+		return arith(opAdd, a, b)
 	case a.kind == KindUndefined:
 		undefinedFail(a)
 	case b.kind == KindUndefined:
@@ -434,27 +457,29 @@ func (c *concatExpr) eval(s *state) Value {
 	return Str(text) // with autoescape off, ~ gives a plain str even of Markup
 }
 
-func (c *cmpExpr) eval(s *state) Value {
+func (c *cmpExpr) eval(s *state) Value { return Bool(c.truth(s)) }
+
+func (c *cmpExpr) truth(s *state) bool {
 	left := c.first.eval(s)
 	for i := range c.ops {
 		right := c.ops[i].right.eval(s)
 		if !s.compare(c.ops[i].op, left, right) {
-			return Bool(false)
+			return false
 		}
 		left = right
 	}
-	return Bool(true)
+	return true
 }
 
-func (s *state) compare(op string, a, b Value) bool {
+func (s *state) compare(op opCode, a, b Value) bool {
 	switch op {
-	case "==":
+	case opEq:
 		return s.equal(a, b)
-	case "!=":
+	case opNe:
 		return !s.equal(a, b)
-	case "in":
+	case opIn:
 		return s.contains(b, a)
-	case "notin":
+	case opNotIn:
 		return !s.contains(b, a)
 	}
 	return order(op, a, b)
@@ -508,7 +533,7 @@ func (s *state) contains(v, x Value) bool {
 }
 
 // order is < <= > >=.
-func order(op string, a, b Value) bool {
+func order(op opCode, a, b Value) bool {
 	var c int
 	switch {
 	case isNumber(a) && isNumber(b):
@@ -530,20 +555,20 @@ func order(op string, a, b Value) bool {
 	case b.kind == KindUndefined:
 		undefinedFail(b)
 	default:
-		fail("TypeError", "'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
+		fail("TypeError", "'%s' not supported between instances of '%s' and '%s'", [...]string{opLt: "<", opLe: "<=", opGt: ">", opGe: ">="}[op], typeName(a), typeName(b))
 	}
 	switch op {
-	case "<":
+	case opLt:
 		return c < 0
-	case "<=":
+	case opLe:
 		return c <= 0
-	case ">":
+	case opGt:
 		return c > 0
 	}
 	return c >= 0
 }
 
-func less(a, b Value) bool { return order("<", a, b) }
+func less(a, b Value) bool { return order(opLt, a, b) }
 
 // undefinedFail raises what a use of something undefined raises.
 func undefinedFail(v Value) {

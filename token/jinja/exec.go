@@ -3,8 +3,8 @@ package jinja
 func (o *outputStmt) exec(s *state) flow {
 	s.line = o.line
 	s.step(1)
-	if add, ok := o.val.(*addExpr); ok {
-		add.write(s)
+	if o.sum != nil {
+		o.sum.write(s)
 	} else {
 		s.out = appendStr(s.out, o.val.eval(s))
 	}
@@ -15,8 +15,8 @@ func (o *outputStmt) exec(s *state) flow {
 func (c *ifStmt) exec(s *state) flow {
 	s.line = c.line
 	s.step(1)
-	for i, test := range c.tests {
-		if test == nil || truth(s, test) {
+	for i, cond := range c.conds {
+		if cond == nil || cond.truth(s) {
 			return s.run(c.bodies[i])
 		}
 	}
@@ -223,7 +223,7 @@ func (s *state) loop(f *forStmt, v Value, depth int) {
 				// the test sees the candidate as the loop's variable, and the body is in between
 				saved := append([]Value(nil), fr.slots[f.scope.lo:f.scope.hi]...)
 				s.assign(f.target, x)
-				keep := truth(s, f.test)
+				keep := f.cond.truth(s)
 				copy(fr.slots[f.scope.lo:f.scope.hi], saved)
 				if keep {
 					return x, true
@@ -330,59 +330,88 @@ func (l *loopObject) length(s *state) int {
 	}
 }
 
+// A loopField is an attribute of loop.
+type loopField uint8
+
+const (
+	loopOther loopField = iota
+	loopIndex
+	loopIndex0
+	loopFirst
+	loopLast
+	loopLength
+	loopRevindex
+	loopRevindex0
+	loopPrevitem
+	loopNextitem
+	loopDepth
+	loopDepth0
+	loopCycle
+	loopChanged
+)
+
+var loopFields = map[string]loopField{
+	"index": loopIndex, "index0": loopIndex0, "first": loopFirst, "last": loopLast, "length": loopLength,
+	"revindex": loopRevindex, "revindex0": loopRevindex0, "previtem": loopPrevitem, "nextitem": loopNextitem,
+	"depth": loopDepth, "depth0": loopDepth0, "cycle": loopCycle, "changed": loopChanged,
+}
+
 func (l *loopObject) attr(s *state, name string) (Value, bool) {
-	switch name {
-	case "index":
-		return Int(int64(l.index + 1)), true
-	case "index0":
-		return Int(int64(l.index)), true
-	case "first":
-		return Bool(l.index == 0), true
-	case "last":
+	f := loopFields[name]
+	if f == loopOther {
+		return Value{}, false
+	}
+	return l.field(s, f), true
+}
+
+func (l *loopObject) field(s *state, f loopField) Value {
+	switch f {
+	case loopIndex:
+		return Int(int64(l.index + 1))
+	case loopIndex0:
+		return Int(int64(l.index))
+	case loopFirst:
+		return Bool(l.index == 0)
+	case loopLast:
 		_, more := l.peek(s)
-		return Bool(!more), true
-	case "length":
-		return Int(int64(l.length(s))), true
-	case "revindex":
-		return Int(int64(l.length(s) - l.index)), true
-	case "revindex0":
-		return Int(int64(l.length(s) - l.index - 1)), true
-	case "previtem":
+		return Bool(!more)
+	case loopLength:
+		return Int(int64(l.length(s)))
+	case loopRevindex:
+		return Int(int64(l.length(s) - l.index))
+	case loopRevindex0:
+		return Int(int64(l.length(s) - l.index - 1))
+	case loopPrevitem:
 		if l.index == 0 {
-			return Value{kind: KindUndefined, ref: &undefined{hint: "there is no previous item"}}, true
+			return Value{kind: KindUndefined, ref: &undefined{hint: "there is no previous item"}}
 		}
-		return l.prev, true
-	case "nextitem":
+		return l.prev
+	case loopNextitem:
 		x, ok := l.peek(s)
 		if !ok {
-			return Value{kind: KindUndefined, ref: &undefined{hint: "there is no next item"}}, true
+			return Value{kind: KindUndefined, ref: &undefined{hint: "there is no next item"}}
 		}
-		return x, true
-	case "depth":
-		return Int(int64(l.depth + 1)), true
-	case "depth0":
-		return Int(int64(l.depth)), true
-	case "cycle":
+		return x
+	case loopDepth:
+		return Int(int64(l.depth + 1))
+	case loopDepth0:
+		return Int(int64(l.depth))
+	case loopCycle:
 		return funcOf("cycle", func(s *state, a args) Value {
 			if len(a.pos) == 0 {
 				fail("TypeError", "no items for cycling given")
 			}
 			return a.pos[l.index%len(a.pos)]
-		}), true
-	case "changed":
-		return funcOf("changed", func(s *state, a args) Value {
-			now := append([]Value(nil), a.pos...)
-			if l.changed != nil && equal(tupleOf(l.changed...), tupleOf(now...)) {
-				return Bool(false)
-			}
-			if now == nil {
-				now = []Value{}
-			}
-			l.changed = now
-			return Bool(true)
-		}), true
+		})
 	}
-	return Value{}, false
+	return funcOf("changed", func(s *state, a args) Value {
+		now := append([]Value{}, a.pos...)
+		if l.changed != nil && equal(tupleOf(l.changed...), tupleOf(now...)) {
+			return Bool(false)
+		}
+		l.changed = now
+		return Bool(true)
+	})
 }
 
 // again is loop(x) in a recursive loop: the body over x, as text.

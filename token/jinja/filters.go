@@ -223,7 +223,7 @@ func intFilter(_ *state, v Value, a args) Value {
 			return truncFloat(f)
 		}
 	case isNumber(v):
-		return arith("+", v, Int(0))
+		return arith(opAdd, v, Int(0))
 	case v.kind == KindUndefined:
 		undefinedFail(v)
 	}
@@ -308,7 +308,7 @@ func roundFilter(_ *state, v Value, a args) Value {
 	case "common":
 		if v.kind != KindFloat {
 			if prec >= 0 {
-				return arith("+", v, Int(0))
+				return arith(opAdd, v, Int(0))
 			}
 			failUnsupported("round of an int to tens")
 		}

@@ -108,8 +108,8 @@ func listFilters() map[string]filterFunc {
 				}
 			})
 		},
-		"min":     extreme("<"),
-		"max":     extreme(">"),
+		"min":     extreme(opLt),
+		"max":     extreme(opGt),
 		"sum":     sumFilter,
 		"batch":   batchFilter,
 		"slice":   sliceFilter,
@@ -215,7 +215,7 @@ func dictsortFilter(s *state, v Value, a args) Value {
 	return ListOf(items)
 }
 
-func extreme(op string) filterFunc {
+func extreme(op opCode) filterFunc {
 	return func(s *state, v Value, a args) Value {
 		key := s.keyOf(a.get(1, "attribute"), !a.bool(0, "case_sensitive", false))
 		items := s.collect(v)

@@ -59,10 +59,65 @@ type Parser struct {
 	items   []Value // stack of the elements of lists that are being read
 	fields  []entry // the same for dicts
 	buf     []byte
-	listMem []Value // slabs that finished lists and dicts are cut from
-	dictMem []entry
-	dicts   []Dict
-	lists   []List
+	values  slab[Value] // memory that finished lists and dicts are cut from
+	entries slab[entry]
+	dicts   slab[Dict]
+	lists   slab[List]
+}
+
+// Reset lets the memory of all values that p has read be used again. The caller keeps none of them.
+func (p *Parser) Reset() {
+	p.src = ""
+	p.values.reset()
+	p.entries.reset()
+	p.dicts.reset()
+	p.lists.reset()
+}
+
+// Dict makes an empty dict with room for n keys, out of the memory of p.
+func (p *Parser) Dict(n int) *Dict {
+	d := &p.dicts.take(1)[0]
+	*d = Dict{entries: p.entries.take(n)[:0]}
+	return d
+}
+
+// List makes a list of n items to fill in, out of the memory of p.
+func (p *Parser) List(n int) (items []Value, list Value) {
+	items = p.values.take(n)
+	l := &p.lists.take(1)[0]
+	l.items = items
+	return items, Value{kind: KindList, ref: l}
+}
+
+// slab hands out short slices of one long one. What is taken may hold old values.
+type slab[T any] struct {
+	free []T
+	all  []T // the current chunk, to be used again after reset
+	need int // taken since the last reset
+}
+
+// keepSlab bounds what reset keeps, in elements.
+const keepSlab = 1 << 16
+
+func (s *slab[T]) take(n int) []T {
+	s.need += n
+	if n > len(s.free) {
+		s.all = make([]T, max(n, min(2*len(s.all), 4096), 16))
+		s.free = s.all
+	}
+	t := s.free[:n:n]
+	s.free = s.free[n:]
+	return t
+}
+
+func (s *slab[T]) reset() {
+	if s.need > len(s.all) && s.need <= keepSlab {
+		s.all = make([]T, s.need+s.need/4)
+	} else if len(s.all) > keepSlab {
+		s.all = nil
+	}
+	s.need = 0
+	s.free = s.all
 }
 
 func (p *Parser) fail(format string, args ...any) error {
@@ -220,17 +275,9 @@ func (p *Parser) array(depth int) (Value, error) {
 
 // list copies the items out of the stack into memory of their own size.
 func (p *Parser) list(items []Value) Value {
-	n := len(items)
-	if n > cap(p.listMem)-len(p.listMem) {
-		p.listMem = make([]Value, 0, max(n, 32))
-	}
-	at := len(p.listMem)
-	p.listMem = append(p.listMem, items...)
-	if len(p.lists) == cap(p.lists) {
-		p.lists = make([]List, 0, 16)
-	}
-	p.lists = append(p.lists, List{p.listMem[at : at+n : at+n]})
-	return Value{kind: KindList, ref: &p.lists[len(p.lists)-1]}
+	out, v := p.List(len(items))
+	copy(out, items)
+	return v
 }
 
 func (p *Parser) object(depth int) (Value, error) {
@@ -276,37 +323,24 @@ func (p *Parser) object(depth int) (Value, error) {
 }
 
 func (p *Parser) dict(fields []entry) Value {
-	if len(p.dicts) == cap(p.dicts) {
-		p.dicts = make([]Dict, 0, 32)
-	}
-	p.dicts = append(p.dicts, Dict{})
-	d := &p.dicts[len(p.dicts)-1]
 	n := len(fields)
 	if n > indexAbove {
-		d.entries = make([]entry, 0, n)
+		d := &p.dicts.take(1)[0]
+		*d = Dict{entries: make([]entry, 0, n)}
 		for i := range fields {
 			d.Set(fields[i].key, fields[i].val)
 		}
 		return Value{kind: KindDict, ref: d}
 	}
-	if n > cap(p.dictMem)-len(p.dictMem) {
-		p.dictMem = make([]entry, 0, max(n, 64))
-	}
-	at := len(p.dictMem)
+	d := p.Dict(n)
 	for i := range fields {
-		for j := at; ; j++ {
-			if j == len(p.dictMem) {
-				p.dictMem = append(p.dictMem, fields[i])
-				break
-			}
-			if p.dictMem[j].key == fields[i].key {
-				p.dictMem[j].val = fields[i].val
-				break
-			}
+		if j := d.find(fields[i].key); j >= 0 {
+			d.entries[j].val = fields[i].val
+		} else {
+			d.entries = append(d.entries, fields[i])
 		}
 	}
-	end := len(p.dictMem)
-	d.entries = p.dictMem[at:end:end]
+	d.entries = d.entries[:len(d.entries):len(d.entries)]
 	return Value{kind: KindDict, ref: d}
 }
 
@@ -315,21 +349,21 @@ func (p *Parser) string() (string, error) {
 	p.pos++
 	start := p.pos
 	src := p.src
-	for i := start; i < len(src); i++ {
-		switch c := src[i]; {
-		case c == '"':
-			p.pos = i + 1
-			return src[start:i], nil
-		case c == '\\':
-			p.pos = i
-			return p.escaped(start)
-		case c < ' ':
-			p.pos = i
-			return "", p.fail("control character %q in a string", c)
-		}
+	i := start
+	for i < len(src) && plainInString[src[i]] {
+		i++
 	}
-	p.pos = len(src)
-	return "", p.fail("a string is not closed")
+	p.pos = i
+	switch {
+	case i >= len(src):
+		return "", p.fail("a string is not closed")
+	case src[i] == '"':
+		p.pos = i + 1
+		return src[start:i], nil
+	case src[i] == '\\':
+		return p.escaped(start)
+	}
+	return "", p.fail("control character %q in a string", src[i])
 }
 
 // escaped goes on with a string that has an escape at p.pos.
@@ -347,7 +381,7 @@ func (p *Parser) escaped(start int) (string, error) {
 			return "", p.fail("control character %q in a string", c)
 		case c != '\\':
 			from := p.pos
-			for p.pos < len(src) && src[p.pos] >= ' ' && src[p.pos] != '"' && src[p.pos] != '\\' {
+			for p.pos < len(src) && plainInString[src[p.pos]] {
 				p.pos++
 			}
 			buf = append(buf, src[from:p.pos]...)
@@ -383,6 +417,14 @@ func (p *Parser) escaped(start int) (string, error) {
 	}
 	return "", p.fail("a string is not closed")
 }
+
+// plainInString marks the bytes that stand for themselves in a string.
+var plainInString = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= ' ' && c != '"' && c != '\\'
+	}
+	return t
+}()
 
 func (p *Parser) hex4() (rune, bool) {
 	if p.pos+4 > len(p.src) {

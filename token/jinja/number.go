@@ -117,8 +117,8 @@ func asBigFloat(v Value) *big.Float {
 }
 
 // arith does + - * / // % ** on numbers.
-func arith(op string, a, b Value) Value {
-	if op == "/" {
+func arith(op opCode, a, b Value) Value {
+	if op == opDiv {
 		y := asFloat(b)
 		if y == 0 {
 			if a.kind == KindFloat || b.kind == KindFloat {
@@ -143,15 +143,15 @@ func arith(op string, a, b Value) Value {
 	return bigArith(op, asBig(a), asBig(b))
 }
 
-func floatArith(op string, x, y float64) float64 {
+func floatArith(op opCode, x, y float64) float64 {
 	switch op {
-	case "+":
+	case opAdd:
 		return x + y
-	case "-":
+	case opSub:
 		return x - y
-	case "*":
+	case opMul:
 		return x * y
-	case "**":
+	case opPow:
 		if x == 0 && y < 0 {
 			fail("ZeroDivisionError", "0.0 cannot be raised to a negative power")
 		}
@@ -165,7 +165,7 @@ func floatArith(op string, x, y float64) float64 {
 		return r
 	}
 	if y == 0 {
-		if op == "%" {
+		if op == opMod {
 			fail("ZeroDivisionError", "float modulo")
 		}
 		fail("ZeroDivisionError", "float floor division by zero")
@@ -176,7 +176,7 @@ func floatArith(op string, x, y float64) float64 {
 	} else if mod == 0 {
 		mod = math.Copysign(0, y)
 	}
-	if op == "%" {
+	if op == opMod {
 		return mod
 	}
 	div := (x - mod) / y
@@ -191,19 +191,19 @@ func floatArith(op string, x, y float64) float64 {
 }
 
 // smallArith does it in int64; ok is false when the result might not fit.
-func smallArith(op string, x, y int64) (Value, bool) {
+func smallArith(op opCode, x, y int64) (Value, bool) {
 	switch op {
-	case "+":
+	case opAdd:
 		r := x + y
 		return Int(r), (r > x) == (y > 0)
-	case "-":
+	case opSub:
 		r := x - y
 		return Int(r), (r < x) == (y > 0)
-	case "*":
+	case opMul:
 		if x > math.MinInt32 && x < math.MaxInt32 && y > math.MinInt32 && y < math.MaxInt32 {
 			return Int(x * y), true
 		}
-	case "//", "%":
+	case opFloor, opMod:
 		if y == 0 {
 			divisionByZero(op)
 		}
@@ -214,7 +214,7 @@ func smallArith(op string, x, y int64) (Value, bool) {
 		if r != 0 && (r < 0) != (y < 0) {
 			q, r = q-1, r+y
 		}
-		if op == "%" {
+		if op == opMod {
 			return Int(r), true
 		}
 		return Int(q), true
@@ -222,26 +222,26 @@ func smallArith(op string, x, y int64) (Value, bool) {
 	return Value{}, false
 }
 
-func divisionByZero(op string) {
-	if op == "%" {
+func divisionByZero(op opCode) {
+	if op == opMod {
 		fail("ZeroDivisionError", "integer modulo by zero")
 	}
 	fail("ZeroDivisionError", "integer division or modulo by zero")
 }
 
-func bigArith(op string, x, y *big.Int) Value {
+func bigArith(op opCode, x, y *big.Int) Value {
 	z := new(big.Int)
 	switch op {
-	case "+":
+	case opAdd:
 		z.Add(x, y)
-	case "-":
+	case opSub:
 		z.Sub(x, y)
-	case "*":
+	case opMul:
 		if x.BitLen()+y.BitLen() > maxBits {
 			failLimit("an integer of more than %d bits", maxBits)
 		}
 		z.Mul(x, y)
-	case "**":
+	case opPow:
 		if y.Sign() < 0 {
 			fx, fy := asFloat(bigOf(x)), asFloat(bigOf(y))
 			if fx == 0 {
@@ -269,7 +269,7 @@ func bigArith(op string, x, y *big.Int) Value {
 			z.Sub(z, big.NewInt(1))
 			m.Add(m, y)
 		}
-		if op == "%" {
+		if op == opMod {
 			z = m
 		}
 	}

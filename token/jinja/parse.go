@@ -135,7 +135,7 @@ func (p *parser) statements(ends ...string) []stmt {
 				p.fail("expected token 'end of print statement', got '%s'", p.cur().describe())
 			}
 			p.pos++
-			body = append(body, &outputStmt{e, line})
+			body = append(body, output(e, line))
 		case tokBlockBegin:
 			for _, end := range ends {
 				if p.isName(end) {
@@ -221,7 +221,12 @@ func (p *parser) statement() stmt {
 func (p *parser) printTag(line int) stmt {
 	e := p.tuple(true, false)
 	p.expectBlockEnd()
-	return &outputStmt{e, line}
+	return output(e, line)
+}
+
+func output(e expr, line int) stmt {
+	sum, _ := e.(*addExpr)
+	return &outputStmt{e, sum, line}
 }
 
 func (p *parser) ifTag(line int) stmt {
@@ -229,7 +234,9 @@ func (p *parser) ifTag(line int) stmt {
 	p.soft++
 	defer func() { p.soft-- }()
 	for {
-		st.tests = append(st.tests, p.tuple(false, false))
+		test := p.tuple(false, false)
+		st.tests = append(st.tests, test)
+		st.conds = append(st.conds, asBool(test))
 		p.expectBlockEnd()
 		st.bodies = append(st.bodies, p.statements("elif", "else", "endif"))
 		switch tag := p.next().val; tag {
@@ -238,6 +245,7 @@ func (p *parser) ifTag(line int) stmt {
 		case "else":
 			p.expectBlockEnd()
 			st.tests = append(st.tests, nil)
+			st.conds = append(st.conds, nil)
 			st.bodies = append(st.bodies, p.statements("endif"))
 			p.pos++
 		}
@@ -259,6 +267,7 @@ func (p *parser) forTag(line int) stmt {
 		p.push(sc)
 		if p.skipName("if") {
 			st.test = p.expression()
+			st.cond = asBool(st.test)
 		}
 		st.recursive = p.skipName("recursive")
 		p.expectBlockEnd()

@@ -7,7 +7,7 @@ import (
 
 // name makes a use of a variable.
 func (p *parser) name(name string) *nameExpr {
-	n := &nameExpr{name: name, scope: p.scope, ctx: -1}
+	n := &nameExpr{name: name, scope: p.scope, local: -1, ctx: -1}
 	p.names = append(p.names, n)
 	return n
 }
@@ -74,7 +74,7 @@ func (p *parser) expression() expr {
 			no = p.expression()
 		}
 		p.soft--
-		e = &condExpr{test, e, no}
+		e = &condExpr{test, e, no, asBool(test)}
 	}
 	return e
 }
@@ -82,7 +82,8 @@ func (p *parser) expression() expr {
 func (p *parser) or() expr {
 	e := p.and()
 	for p.skipName("or") {
-		e = &orExpr{e, p.and()}
+		right := p.and()
+		e = &orExpr{e, right, [2]boolExpr{asBool(e), asBool(right)}}
 	}
 	return e
 }
@@ -90,7 +91,8 @@ func (p *parser) or() expr {
 func (p *parser) and() expr {
 	e := p.not()
 	for p.skipName("and") {
-		e = &andExpr{e, p.not()}
+		right := p.not()
+		e = &andExpr{e, right, [2]boolExpr{asBool(e), asBool(right)}}
 	}
 	return e
 }
@@ -100,7 +102,8 @@ func (p *parser) not() expr {
 		p.enter()
 		defer func() { p.depth-- }()
 		p.pos++
-		return &notExpr{p.not()}
+		e := p.not()
+		return &notExpr{e, asBool(e)}
 	}
 	return p.compare()
 }
@@ -110,20 +113,20 @@ func (p *parser) compare() expr {
 	var ops []cmpOp
 	for {
 		t := p.cur()
-		op := ""
+		var op opCode
 		switch {
 		case t.kind == tokOp:
 			switch t.val {
 			case "==", "!=", "<", "<=", ">", ">=":
-				op = t.val
+				op = opCodes[t.val]
 			}
 		case p.isName("in"):
-			op = "in"
+			op = opIn
 		case p.isName("not") && p.tokens[p.pos+1].kind == tokName && p.tokens[p.pos+1].val == "in":
-			op = "notin"
+			op = opNotIn
 			p.pos++
 		}
-		if op == "" {
+		if op < opEq {
 			break
 		}
 		p.pos++
@@ -147,7 +150,7 @@ func (p *parser) sum() expr {
 				e = &addExpr{[]expr{e, right}}
 			}
 		case p.skipOp("-"):
-			e = fold(&binaryExpr{"-", e, p.concat()})
+			e = fold(&binaryExpr{opSub, e, p.concat()})
 		default:
 			return e
 		}
@@ -174,14 +177,14 @@ func (p *parser) product() expr {
 			return e
 		}
 		p.pos++
-		e = fold(&binaryExpr{t.val, e, p.power()})
+		e = fold(&binaryExpr{opCodes[t.val], e, p.power()})
 	}
 }
 
 func (p *parser) power() expr {
 	e := p.unary(true)
 	for p.skipOp("**") {
-		e = fold(&binaryExpr{"**", e, p.unary(true)})
+		e = fold(&binaryExpr{opPow, e, p.unary(true)})
 	}
 	return e
 }
@@ -295,7 +298,7 @@ func (p *parser) postfix(e expr) expr {
 			t := p.next()
 			switch t.kind {
 			case tokName:
-				e = &attrExpr{obj: e, name: t.val, direct: !pythonAttrs[t.val] && !strings.HasPrefix(t.val, "_")}
+				e = &attrExpr{obj: e, name: t.val, loop: loopFields[t.val], direct: !pythonAttrs[t.val] && !strings.HasPrefix(t.val, "_")}
 			case tokInt:
 				v, _ := parseInt(t.val, 10)
 				e = &itemExpr{e, &constExpr{v}}
@@ -362,7 +365,13 @@ func (p *parser) subscribed(obj expr) expr {
 	}
 }
 
-func (p *parser) call(fn expr) expr { return &callExpr{fn, p.args()} }
+func (p *parser) call(fn expr) expr {
+	c := &callExpr{fn: fn, args: p.args()}
+	if at, ok := fn.(*attrExpr); ok {
+		c.method, c.ofString, c.ofDict = at, stringMethods[at.name], dictMethods[at.name]
+	}
+	return c
+}
 
 func (p *parser) args() (a callArgs) {
 	a.simple = true

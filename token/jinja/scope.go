@@ -55,9 +55,7 @@ func (sc *scope) lookup(name string) (refs []slotRef) {
 
 // clear forgets the variables of sc in a frame.
 func (sc *scope) clear(f *frame) {
-	for i := range f.slots[sc.lo:sc.hi] {
-		f.slots[sc.lo+i] = Value{}
-	}
+	clear(f.slots[sc.lo:sc.hi])
 }
 
 type frame struct {

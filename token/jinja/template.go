@@ -62,6 +62,10 @@ func Compile(source string) (t *Template, err error) {
 			t.globals = append(t.globals, globals[n.name])
 		}
 		n.ctx = i
+		if len(n.refs) == 1 && n.refs[0].up == 0 {
+			n.local, n.refs = n.refs[0].slot, nil
+			n.bound = true
+		}
 	}
 	return t, nil
 }

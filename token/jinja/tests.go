@@ -19,7 +19,7 @@ func kindTest(kinds ...Kind) testFunc {
 	}
 }
 
-func orderTest(op string) testFunc {
+func orderTest(op opCode) testFunc {
 	return func(s *state, v Value, a args) bool { return s.compare(op, v, a.get(0, "b")) }
 }
 
@@ -41,11 +41,11 @@ func init() {
 		"callable": func(_ *state, v Value, _ args) bool { return isCallable(v) },
 		"defined":  func(_ *state, v Value, _ args) bool { return v.kind != KindUndefined },
 		"divisibleby": func(s *state, v Value, a args) bool {
-			return equal(s.binary("%", integer(v), a.get(0, "num")), Int(0))
+			return equal(s.binary(opMod, integer(v), a.get(0, "num")), Int(0))
 		},
 		"escaped":   func(_ *state, v Value, _ args) bool { return v.markup },
-		"even":      func(_ *state, v Value, _ args) bool { return equal(arith("%", integer(v), Int(2)), Int(0)) },
-		"odd":       func(_ *state, v Value, _ args) bool { return equal(arith("%", integer(v), Int(2)), Int(1)) },
+		"even":      func(_ *state, v Value, _ args) bool { return equal(arith(opMod, integer(v), Int(2)), Int(0)) },
+		"odd":       func(_ *state, v Value, _ args) bool { return equal(arith(opMod, integer(v), Int(2)), Int(1)) },
 		"false":     func(_ *state, v Value, _ args) bool { return v.kind == KindBool && v.num == 0 },
 		"true":      func(_ *state, v Value, _ args) bool { return v.kind == KindBool && v.num == 1 },
 		"filter":    func(_ *state, v Value, _ args) bool { return v.kind == KindString && filters[v.str] != nil },
@@ -83,17 +83,17 @@ func init() {
 			return v.kind == o.kind && v.num == o.num && v.str == o.str && (v.ref == o.ref || v.isBig() && equal(v, o))
 		},
 		"in":          func(s *state, v Value, a args) bool { return s.contains(a.get(0, "seq"), v) },
-		"eq":          orderTest("=="),
-		"ne":          orderTest("!="),
-		"lt":          orderTest("<"),
-		"le":          orderTest("<="),
-		"gt":          orderTest(">"),
-		"ge":          orderTest(">="),
-		"equalto":     orderTest("=="),
-		"lessthan":    orderTest("<"),
-		"greaterthan": orderTest(">"),
+		"eq":          orderTest(opEq),
+		"ne":          orderTest(opNe),
+		"lt":          orderTest(opLt),
+		"le":          orderTest(opLe),
+		"gt":          orderTest(opGt),
+		"ge":          orderTest(opGe),
+		"equalto":     orderTest(opEq),
+		"lessthan":    orderTest(opLt),
+		"greaterthan": orderTest(opGt),
 	}
-	for name, op := range map[string]string{"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="} {
+	for name, op := range map[string]opCode{"==": opEq, "!=": opNe, "<": opLt, "<=": opLe, ">": opGt, ">=": opGe} {
 		tests[name] = orderTest(op)
 	}
 }
