@@ -1,19 +1,61 @@
 // Package index knows which target holds which blocks. It is fed by the engines'
 // own events, names blocks by our chained hash of their content, and answers for
 // a prompt what each target holds of it from the first token on.
+//
+// Blocks that follow each other lie in rows of 16 (row.go), found through a table
+// of row heads (table.go). Each slot has a set of holders, interned (holders.go):
+// a lookup walks rows and intersects sets where they change (match.go), without a
+// lock; what readers may still see is not reused before they have left
+// (epoch.go). Engines' own names of blocks are in a second table, shared by
+// engines that agree (naming.go).
 package index
 
 import (
+	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"kvasir/kv"
 )
 
 // An Index is safe for concurrent use. Events of one target must be applied in
-// their order, by one goroutine at a time.
+// their order, by one goroutine at a time; dispatches may come from any.
 type Index struct {
-	mu sync.RWMutex
-	w  *twin
+	cfg    Config
+	secret uint64
+
+	// readers use these without a lock
+	rows    rows
+	heads   table // first block of a row -> row
+	sets    sets
+	epochs  epochs
+	info    [maxLanes]atomic.Uint64      // laneInfo
+	special [maxLanes / 64]atomic.Uint64 // lanes that aren't plain
+	targets [kv.MaxTargets]target        // view only
+	pool    sync.Pool
+
+	mu          sync.Mutex // over everything below, and all writes
+	handles     table      // shared name -> slot
+	byAlias     map[laneHandle]slot
+	aliasOf     map[laneSlot]kv.Handle
+	copies      map[uint64]int32 // beyond the first, by copyKey
+	lanes       [maxLanes]*lane
+	freeLanes   []uint16
+	orphans     orphanList
+	orphanUnits int
+	orphanAge   uint64
+	waiting     map[laneHandle][]*orphan // by parent
+	orphaned    map[laneHandle][]*orphan // by block
+	slidNames   int
+	pageMemory  int64
+	blocks      int // distinct blocks held by anyone
+	hand        uint32
+	evictions   uint64
+
+	hashes []kv.Hash // scratch of one Apply
+	known  []slot
+	seen   handleSet
+	sink   uint64
 }
 
 // New returns an empty index; it panics if c is invalid (see Config.Validate).
@@ -21,33 +63,98 @@ func New(c Config) *Index {
 	if err := c.Validate(); err != nil {
 		panic(err)
 	}
-	return &Index{w: newTwin(c)}
+	ix := &Index{
+		cfg:     c.withDefaults(),
+		secret:  uint64(c.Seed.Root(kv.Key{Salt: "names of blocks"}, 0)),
+		byAlias: map[laneHandle]slot{}, aliasOf: map[laneSlot]kv.Handle{}, copies: map[uint64]int32{},
+		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},
+	}
+	ix.rows.init()
+	ix.heads.init()
+	ix.handles.init()
+	ix.sets.init()
+	for l := maxLanes - 1; l >= 0; l-- {
+		ix.freeLanes = append(ix.freeLanes, uint16(l))
+	}
+	for t := range ix.targets {
+		ix.targets[t].id = kv.Target(t)
+		ix.targets[t].cfg = ix.cfg.Target
+	}
+	var shards atomic.Uint32
+	ix.pool.New = func() any { return &scratch{shard: shards.Add(1)} }
+	return ix
 }
 
-// SetTarget says how to read the events of t from now on.
-func (ix *Index) SetTarget(t kv.Target, c TargetConfig) {
+// SetTarget says how to read the events of t from now on. Its TierLimits apply
+// to blocks that are stored from now on.
+func (ix *Index) SetTarget(id kv.Target, c TargetConfig) {
+	if id >= kv.MaxTargets {
+		return
+	}
+	t := ix.target(id)
+	t.busy.Lock()
+	defer t.busy.Unlock()
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	ix.w.SetTarget(t, c)
+	t.cfg = c
+	for _, l := range t.lanes {
+		l.limit()
+	}
 }
 
 // Apply takes one event in. It keeps nothing of ev.
-func (ix *Index) Apply(ev *kv.Event) Result {
+func (ix *Index) Apply(ev *kv.Event) (r Result) {
+	n := len(ev.Handles)
+	if ev.Source == kv.Dispatch {
+		n = len(ev.Hashes)
+	}
+	if ev.Target >= kv.MaxTargets || ev.Tier >= kv.NumTiers || ev.Kind > kv.Cleared || ev.Source > kv.Dispatch {
+		r.skip(BadTarget, n)
+		return r
+	}
+	t := ix.target(ev.Target)
+	if ev.Source == kv.Dispatch {
+		ix.mu.Lock()
+		defer ix.mu.Unlock()
+		ix.dispatch(t, ev, &r)
+		ix.tidy()
+		return r
+	}
+	t.busy.Lock()
+	defer t.busy.Unlock()
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	return ix.w.Apply(ev)
+	t.events++
+	ix.expire(t, &r)
+	switch ev.Kind {
+	case kv.Stored:
+		ix.stored(t, ev, &r)
+	case kv.Removed:
+		ix.removed(t, ev, &r)
+	case kv.Cleared:
+		ix.cleared(t, ev, &r)
+	}
+	ix.tidy()
+	return r
 }
 
-// Match fills over, indexed by target, with what each target holds of p.
-func (ix *Index) Match(p *kv.Prompt, over []kv.Overlap) {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	ix.w.Match(p, over)
+func (r *Result) skip(why Reason, blocks int) {
+	r.Reason = why
+	r.Skipped += int32(blocks)
 }
 
-// Forget drops everything of target t: its number may then be used again.
-func (ix *Index) Forget(t kv.Target) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	ix.w.Forget(t)
+// tidy takes back what readers have left.
+func (ix *Index) tidy() {
+	if ix.epochs.pending() > 0 {
+		ix.epochs.advance(ix.reuse)
+	}
+}
+
+// first returns the lowest lane of set id, which isn't 0.
+func (s *sets) first(id uint32) uint16 {
+	if id < firstInterned {
+		return uint16(id >> planes)
+	}
+	h := s.get(id)
+	return h.lo*64 + uint16(bits.TrailingZeros64(h.words[0]))
 }

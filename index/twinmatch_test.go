@@ -100,13 +100,3 @@ next:
 // group must hold. Groups with another block size are only visible at the blocks
 // whose names they share: the last one then stands for the window.
 func (l *twinLane) needs(bs int) int { return windowBlocks(l.window, l.bs, bs) }
-
-func windowBlocks(window, own int32, bs int) int {
-	switch {
-	case window <= 1:
-		return 0
-	case int(own) == bs:
-		return (int(window) - 2 + bs) / bs
-	}
-	return 1
-}

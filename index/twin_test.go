@@ -59,11 +59,12 @@ func innerOf(t kv.Tier) int {
 }
 
 type twinBlock struct {
-	handle kv.Handle
-	hash   kv.Hash
-	n      [tPlanes]int
-	seq    [kv.NumTiers]int // order of the last store
-	event  [kv.NumTiers]int // the target's event of the last store
+	handle  kv.Handle
+	hash    kv.Hash
+	n       [tPlanes]int
+	seq     [kv.NumTiers]int  // order of the last store
+	event   [kv.NumTiers]int  // the target's event of the last store
+	tracked [kv.NumTiers]bool // a TierLimit was set at the last store
 }
 
 func (b *twinBlock) held(t kv.Tier) bool { return b.n[t] > 0 || b.n[innerOf(t)] > 0 }
@@ -92,6 +93,8 @@ type twinOrphan struct {
 	reused  bool
 }
 
+func (o *twinOrphan) units() int { return max(len(o.handles), (len(o.tokens)+15)/16) }
+
 func newTwin(c Config) *twin {
 	return &twin{cfg: c.withDefaults(), targets: map[kv.Target]*twinTarget{}}
 }
@@ -105,7 +108,16 @@ func (w *twin) target(t kv.Target) *twinTarget {
 	return tt
 }
 
-func (w *twin) SetTarget(t kv.Target, c TargetConfig) { w.target(t).cfg = c }
+func (w *twin) SetTarget(t kv.Target, c TargetConfig) {
+	w.target(t).cfg = c
+	for _, l := range w.target(t).lanes {
+		for _, b := range l.bound {
+			for tier, lim := range c.Tiers {
+				b.tracked[tier] = b.tracked[tier] && lim != TierLimit{}
+			}
+		}
+	}
+}
 
 func (tt *twinTarget) lane(group uint16) *twinLane {
 	for _, l := range tt.lanes {
@@ -166,11 +178,6 @@ func (w *twin) Apply(ev *kv.Event) (r Result) {
 		w.cleared(tt, ev, &r)
 	}
 	return r
-}
-
-func (r *Result) skip(why Reason, blocks int) {
-	r.Reason = why
-	r.Skipped += int32(blocks)
 }
 
 func (w *twin) dispatch(tt *twinTarget, ev *kv.Event, r *Result) {
@@ -337,27 +344,16 @@ func (l *twinLane) size() int32 {
 	return l.bs
 }
 
-// shape returns the block size at which ev is hashed, and how many of those
-// blocks make a chunk that only counts whole.
-func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
-	bs, n := int(ev.BlockSize), len(ev.Handles)
-	if bs <= 0 || bs > maxBlockSize {
-		return 0, 0, false
-	}
-	if len(ev.Tokens) == n*bs {
-		return bs, 1, true
-	}
-	if unit := int(size); ev.Tier != kv.GPU && known && unit >= minChunk && bs > unit && bs%unit == 0 &&
-		n%(bs/unit) == 0 && len(ev.Tokens) == n*unit {
-		return unit, bs / unit, true
-	}
-	return 0, 0, false
-}
-
 // chain applies the live blocks of o after the block parent.
 func (w *twin) chain(o *twinOrphan, parent, chunkRoot kv.Hash, r *Result) {
 	l := o.l
 	hashes := w.cfg.Seed.Extend(nil, parent, o.tokens, o.unit, o.extras)
+	for i, h := range o.handles { // names of this run that other blocks have are free now
+		if old := l.bound[h]; o.live[i] && old != nil && old.hash != hashes[i] {
+			l.drop(old)
+			r.Rebound++
+		}
+	}
 	for i, h := range hashes {
 		if l.page != 0 {
 			l.page1(w.cfg.Seed, h, parent, chunkRoot, o, i)
@@ -365,10 +361,6 @@ func (w *twin) chain(o *twinOrphan, parent, chunkRoot kv.Hash, r *Result) {
 		parent = h
 		if !o.live[i] {
 			continue
-		}
-		if old := l.bound[o.handles[i]]; old != nil && old.hash != h {
-			l.drop(old)
-			r.Rebound++
 		}
 		if old := l.byHash[h]; old != nil && old.handle != o.handles[i] {
 			l.drop(old)
@@ -385,6 +377,7 @@ func (w *twin) chain(o *twinOrphan, parent, chunkRoot kv.Hash, r *Result) {
 		}
 		w.hold(l, b, o.tier, plane, o.reused, r)
 	}
+	w.limit(l, o.tier, r)
 }
 
 // page1 registers the content of page h.
@@ -406,7 +399,7 @@ func (l *twinLane) page1(seed kv.Seed, h, parent, chunkRoot kv.Hash, o *twinOrph
 	p.tokens = append(p.tokens, o.tokens[i*o.unit:(i+1)*o.unit]...)
 	for _, e := range o.extras {
 		if e.Block == i {
-			p.digests = append(p.digests, e.Digest)
+			p.digests = append(p.digests, chunkDigest(e.Digest, p.index%per))
 		}
 	}
 	p.members = append(p.members, h)
@@ -428,7 +421,8 @@ func (l *twinLane) drop(b *twinBlock) {
 }
 
 func (w *twin) hold(l *twinLane, b *twinBlock, t kv.Tier, plane int, reused bool, r *Result) {
-	if b.held(t) {
+	before := b.held(t)
+	if before {
 		r.Copies++
 	} else {
 		r.Stored++
@@ -438,23 +432,29 @@ func (w *twin) hold(l *twinLane, b *twinBlock, t kv.Tier, plane int, reused bool
 	}
 	l.seq++
 	b.seq[t], b.event[t] = l.seq, l.t.events
-	if t == kv.GPU {
+	b.tracked[t] = l.t.cfg.Tiers[t] != TierLimit{}
+	if t == kv.GPU && !(l.page != 0 && before) {
 		l.fact(b.hash)
 	}
-	if limit := l.t.cfg.Tiers[t].Blocks; limit > 0 {
+}
+
+// limit forgets what is more than the tier can hold.
+func (w *twin) limit(l *twinLane, t kv.Tier, r *Result) {
+	for limit := l.t.cfg.Tiers[t].Blocks; limit > 0; {
 		n, oldest := 0, (*twinBlock)(nil)
 		for _, b := range l.bound {
-			if b.held(t) {
+			if b.held(t) && b.tracked[t] {
 				n++
 				if oldest == nil || b.seq[t] < oldest.seq[t] {
 					oldest = b
 				}
 			}
 		}
-		if n > limit {
-			l.dropTier(oldest, t)
-			r.Expired++
+		if n <= limit {
+			return
 		}
+		l.dropTier(oldest, t)
+		r.Expired++
 	}
 }
 
@@ -491,7 +491,7 @@ func (w *twin) expire(tt *twinTarget, r *Result) {
 		for t := kv.GPU; t < kv.NumTiers; t++ {
 			if ttl := tt.cfg.Tiers[t].Events; ttl > 0 {
 				for _, b := range l.bound {
-					if b.held(t) && tt.events-b.event[t] > ttl {
+					if b.held(t) && b.tracked[t] && tt.events-b.event[t] > ttl {
 						l.dropTier(b, t)
 						r.Expired++
 					}
@@ -533,6 +533,7 @@ func (w *twin) placeholder(l *twinLane, ev *kv.Event, r *Result) {
 			}
 		}
 	}
+	w.limit(l, ev.Tier, r)
 }
 
 func (w *twin) slide(l *twinLane, ev *kv.Event, r *Result) {
@@ -656,9 +657,9 @@ func (w *twin) Forget(t kv.Target) {
 
 // wait adds o to the orphans, and makes room for it.
 func (w *twin) wait(o *twinOrphan, r *Result) {
-	n := len(o.handles)
+	n := o.units()
 	if n > w.cfg.Orphans || n > w.cfg.OrphansPerTarget {
-		r.skip(Full, n)
+		r.skip(Full, len(o.handles))
 		return
 	}
 	for {
@@ -668,7 +669,7 @@ func (w *twin) wait(o *twinOrphan, r *Result) {
 				if first == nil {
 					first = x
 				}
-				mine += len(x.handles)
+				mine += x.units()
 			}
 		}
 		if mine+n <= w.cfg.OrphansPerTarget {
@@ -681,13 +682,13 @@ func (w *twin) wait(o *twinOrphan, r *Result) {
 	}
 	w.orphans = append(w.orphans, o)
 	w.waiting += n
-	r.Orphaned += int32(n)
+	r.Orphaned += int32(len(o.handles))
 }
 
 func (w *twin) unwait(o *twinOrphan) {
 	i := slices.Index(w.orphans, o)
 	w.orphans = slices.Delete(w.orphans, i, i+1)
-	w.waiting -= len(o.handles)
+	w.waiting -= o.units()
 }
 
 func (w *twin) dropOrphans(which func(*twinOrphan) bool, r *Result) {

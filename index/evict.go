@@ -1,0 +1,114 @@
+package index
+
+import "kvasir/kv"
+
+// bytes is the memory that counts against Config.MaxBytes: everything but
+// orphans, which have bounds of their own, and lanes.
+func (ix *Index) bytes() int64 {
+	rows := ix.rows.inUse - len(ix.epochs.before) - len(ix.epochs.during) // retired ones are as good as free
+	return int64(max(rows, 0))*rowBytes + int64(ix.rows.ndetails-uint32(len(ix.rows.detailsF)))*64 +
+		ix.heads.bytes() + ix.handles.bytes() + ix.sets.size +
+		int64(len(ix.aliasOf))*aliasBytes + int64(len(ix.copies))*copyBytes + int64(ix.slidNames)*slidBytes + ix.pageMemory
+}
+
+// makeRoom evicts until n more blocks fit, and says whether they do. It keeps
+// the block that l calls parent.
+func (ix *Index) makeRoom(t *target, n int, parent kv.Handle, l *lane) bool {
+	need := int64(n/rowSlots+2)*rowBytes + int64(n)*10
+	if l != nil && l.page != 0 {
+		if need = int64(n) * pageBytes(int(l.page)); ix.pageMemory+need > ix.cfg.MaxBytes/2 {
+			return false
+		}
+	}
+	if need > ix.cfg.MaxBytes/2 {
+		return false
+	}
+	if ix.bytes()+need <= ix.cfg.MaxBytes {
+		return true
+	}
+	keep := uint32(0)
+	if l != nil && l.page == 0 {
+		keep = ix.parent(l, parent).row()
+	}
+	for range 2 * (ix.rows.inUse + 1) {
+		if ix.bytes()+need <= ix.cfg.MaxBytes {
+			return true
+		}
+		if !ix.evict(keep) {
+			return false
+		}
+		ix.epochs.advance(ix.reuse)
+	}
+	return false
+}
+
+const candidates = 8
+
+// evict forgets the blocks of one row: of a few rows that were not matched since
+// the clock hand came by last, the deepest in its chain, whose blocks are of use
+// to the fewest prompts.
+func (ix *Index) evict(keep uint32) bool {
+	total := uint32(len(*ix.rows.slabs.Load())) * slabRows
+	best, depth, found := uint32(0), uint32(0), 0
+	for range 2 * total {
+		if ix.hand++; ix.hand >= total {
+			ix.hand = 0
+		}
+		s, m := ix.rows.peek(ix.hand)
+		if s == nil {
+			ix.hand |= slabRows - 1
+			continue
+		}
+		if m.fill.Load() == 0 || ix.hand == keep {
+			continue
+		}
+		if m.used.Load() != 0 {
+			m.used.Store(0)
+			continue
+		}
+		if best == 0 || m.depth > depth {
+			best, depth = ix.hand, m.depth
+		}
+		if found++; found == candidates {
+			break
+		}
+	}
+	if best == 0 {
+		return false
+	}
+	ix.evictRow(best)
+	return true
+}
+
+func (ix *Index) evictRow(r uint32) {
+	_, m := ix.rows.at(r)
+	n := int(m.fill.Load())
+	for p := n - 1; p >= 0; p-- {
+		s := slotAt(r, p)
+		for m.fill.Load() != 0 {
+			id := ix.setOf(s)
+			if id == 0 {
+				break
+			}
+			l := ix.lanes[ix.sets.first(id)]
+			switch {
+			case l.kind == laneSliding && l.t.primary() != nil:
+				// goes with the dense lane; if that has gone, by itself
+				if first := l.t.primary(); ix.mask(s, first) != 0 {
+					l = first
+				}
+			case l.page != 0:
+				ix.evictChunk(l, s)
+				if m.fill.Load() == 0 || ix.mask(s, l) == 0 {
+					continue
+				}
+			}
+			ix.drop(l, s)
+		}
+		if m.fill.Load() == 0 {
+			break
+		}
+		ix.evictions++
+	}
+	ix.evictions++
+}

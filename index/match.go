@@ -1,0 +1,237 @@
+package index
+
+import (
+	"math/bits"
+
+	"kvasir/kv"
+)
+
+// A scratch is what one Match needs; pooled.
+type scratch struct {
+	shard   uint32
+	segs    []span
+	chains  []walked
+	active  [maxLanes / 64]uint64 // lanes that hold everything so far on the GPU
+	alive   [maxLanes / 64]uint64 // the same in any tier
+	special [maxLanes / 64]uint64 // lanes whose targets need a closer look
+	lo, hi  int                   // words of active and alive in use
+	closer  bool                  // special isn't empty
+	union   bool                  // lanes were seen that complete each other
+	one     [1]uint64
+}
+
+// A span is where the holders change along a chain: they are set from block
+// start on.
+type span struct {
+	start int32
+	set   uint32
+}
+
+// A walked chain is segs[from:to], up to block end.
+type walked struct {
+	from, to, end, bs int
+}
+
+// Match fills over, indexed by target, with what each target holds of p from its
+// first token on. Targets beyond len(over) are left out. It takes no lock, waits
+// for nobody and doesn't allocate; any number of goroutines may call it beside
+// Apply. What Apply removed before Match began is never counted.
+func (ix *Index) Match(p *kv.Prompt, over []kv.Overlap) {
+	clear(over)
+	sc := ix.pool.Get().(*scratch)
+	in := ix.epochs.enter(sc.shard)
+	sc.segs, sc.chains = sc.segs[:0], sc.chains[:0]
+	for i := range p.Chains {
+		c := &p.Chains[i]
+		if c.BlockSize <= 0 || p.Tokens <= 0 {
+			continue
+		}
+		// An engine computes at least one token, and so the last block.
+		q := c.Hashes[:min(len(c.Hashes), (p.Tokens-1)/c.BlockSize)]
+		if len(q) > 0 {
+			ix.walk(sc, q, c.BlockSize, over)
+		}
+	}
+	if sc.closer {
+		ix.closer(sc, over)
+	}
+	in.leave()
+	ix.pool.Put(sc)
+}
+
+// walk follows q through the rows as long as any lane holds all of it.
+//
+// The hash of a block covers everything before it: where the last block of a row
+// is q's, all blocks of the row are. So a row costs one comparison and a look at
+// its holders, and only the row where q leaves the chain is searched.
+func (ix *Index) walk(sc *scratch, q []kv.Hash, bs int, over []kv.Overlap) {
+	r := ix.head(q[0])
+	if r == 0 {
+		return
+	}
+	from, d, cur := len(sc.segs), 0, ^uint32(0)
+	slabs := *ix.rows.slabs.Load()
+rows:
+	for {
+		if int(r/slabRows) >= len(slabs) {
+			slabs = *ix.rows.slabs.Load()
+		}
+		s := slabs[r/slabRows].Load()
+		m := &s.row[r%slabRows]
+		h := s.hashes(r)
+		fill := int(m.fill.Load())
+		n := min(fill, len(q)-d, rowSlots)
+		if n == 0 {
+			break
+		}
+		if h[n-1].Load() != uint64(q[d+n-1]) {
+			lo := 0 // blocks known to be equal: with the head none is known
+			for hi := n - 1; lo < hi; {
+				mid := (lo + hi) / 2
+				if h[mid].Load() == uint64(q[d+mid]) {
+					lo = mid + 1
+				} else {
+					hi = mid
+				}
+			}
+			if n = lo; n == 0 {
+				break
+			}
+		}
+		if sets := m.sets.Load(); sets&inDetail == 0 {
+			if sets != cur {
+				cur = sets
+				if !ix.step(sc, cur, d, bs, over) {
+					break
+				}
+			}
+		} else {
+			det := ix.rows.detail(sets)
+			for i := range n {
+				if id := det[i].Load(); id != cur {
+					cur = id
+					if !ix.step(sc, cur, d+i, bs, over) {
+						d += i
+						break rows
+					}
+				}
+			}
+		}
+		if m.used.Load() == 0 {
+			m.used.Store(1)
+		}
+		d += n
+		if d == len(q) {
+			break
+		}
+		// The next row is most often the next in memory.
+		if n == rowSlots && (r+1)%slabRows != 0 {
+			if m := &s.row[(r+1)%slabRows]; m.fill.Load() > 0 && s.hashes(r + 1)[0].Load() == uint64(q[d]) {
+				r++
+				continue
+			}
+		}
+		if r = ix.head(q[d]); r == 0 {
+			break
+		}
+	}
+	for w := sc.lo; w < sc.hi; w++ {
+		ix.record(sc, w, sc.active[w], d*bs, over)
+		sc.active[w] = 0
+	}
+	sc.lo, sc.hi = 0, 0
+	if len(sc.segs) > from {
+		sc.chains = append(sc.chains, walked{from, len(sc.segs), d, bs})
+	}
+}
+
+// step takes in that from block d on the holders are set id, and says whether
+// the walk goes on.
+func (ix *Index) step(sc *scratch, id uint32, d, bs int, over []kv.Overlap) bool {
+	if id == 0 {
+		return false
+	}
+	var held, gpu []uint64
+	lo := 0
+	beyond := false // planes other than GPU occur
+	if id < firstInterned {
+		lane := id >> planes
+		lo = int(lane / 64)
+		sc.one[0] = 1 << (lane % 64)
+		held = sc.one[:]
+		if id&uint32(inGPU) != 0 {
+			gpu = held
+		}
+		beyond = id&(1<<planes-1) != uint32(inGPU)
+	} else {
+		h := ix.sets.get(id)
+		lo = int(h.lo)
+		held, gpu = h.words[:h.n], h.plane(0)
+		beyond = h.planes != inGPU
+	}
+	hi := lo + len(held)
+	sc.segs = append(sc.segs, span{int32(d), id})
+	if d == 0 {
+		sc.lo, sc.hi = lo, hi
+		copy(sc.alive[lo:hi], held)
+		clear(sc.active[lo:hi])
+		copy(sc.active[lo:hi], gpu)
+	}
+	left := uint64(0)
+	for w := sc.lo; w < sc.hi; w++ {
+		var a, g uint64
+		if w >= lo && w < hi {
+			a = held[w-lo]
+			if gpu != nil {
+				g = gpu[w-lo]
+			}
+		}
+		if lost := sc.active[w] &^ g; lost != 0 {
+			ix.record(sc, w, lost, d*bs, over)
+			sc.active[w] &= g
+		}
+		sc.alive[w] &= a
+		left |= sc.alive[w]
+	}
+	for w, a := range held {
+		if x := a & ix.special[lo+w].Load(); x != 0 {
+			sc.special[lo+w] |= x
+			sc.closer, sc.union = true, true
+		}
+		if beyond {
+			g := uint64(0)
+			if gpu != nil && id >= firstInterned {
+				g = onlyGPU(ix.sets.get(id), w)
+			}
+			if x := a &^ g; x != 0 {
+				sc.special[lo+w] |= x
+				sc.closer = true
+			}
+		}
+	}
+	// A prediction may go on where a fact ends, and the other way round: then
+	// the walk ends at the first block that nobody has.
+	return left != 0 || sc.union
+}
+
+// onlyGPU returns the lanes of word w that are in no plane but GPU.
+func onlyGPU(h *holders, w int) uint64 {
+	g := h.words[w]
+	for p := 1; p < planes; p++ {
+		if b := h.plane(p); b != nil {
+			g &^= b[w]
+		}
+	}
+	return g
+}
+
+// record notes that lanes of word w hold tokens on the GPU.
+func (ix *Index) record(sc *scratch, w int, lanes uint64, tokens int, over []kv.Overlap) {
+	for ; lanes != 0; lanes &= lanes - 1 {
+		l := w*64 + bits.TrailingZeros64(lanes)
+		v := laneInfo(ix.info[l].Load())
+		if t := v.target(); v.kind() == laneDense && v.plain() && t < len(over) {
+			over[t].GPU = max(over[t].GPU, int32(tokens))
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package index
+
+import "kvasir/kv"
+
+func (ix *Index) removed(t *target, ev *kv.Event, r *Result) {
+	l := t.lane(ev.Group)
+	switch {
+	case l == nil && ev.Attention != kv.Dense:
+		r.skip(SparseGroup, len(ev.Handles))
+	case l == nil:
+		r.Unknown += int32(len(ev.Handles))
+	case l.kind == laneSliding:
+		ix.removedSliding(l, ev, r)
+	case l.page != 0:
+		ix.removedPages(l, ev, r)
+	default:
+		ix.removedDense(l, ev, r)
+	}
+}
+
+// told returns how many copies of block i are left, if the engine said so, else
+// -1.
+func told(ev *kv.Event, i int) int32 {
+	if len(ev.Copies) != len(ev.Handles) {
+		return -1
+	}
+	return max(ev.Copies[i], 0)
+}
+
+func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
+	if len(ev.Handles) >= 4 {
+		ix.touch(ev.Handles)
+	}
+	for i, h := range ev.Handles {
+		left := told(ev, i)
+		s := ix.resolve(l, h)
+		var old uint8
+		if s != 0 {
+			old = ix.mask(s, l)
+		}
+		here := old & planesOf(ev.Tier)
+		if here == 0 {
+			if !ix.removedOrphan(l, h, ev.Tier, left, r) {
+				r.Unknown++
+			}
+			continue
+		}
+		now := old
+		plane := planeOf(ev.Tier, here&planeOf(ev.Tier, false) == 0)
+		switch {
+		case left > 0:
+			ix.setCopies(l, s, plane, int(left))
+		case left == 0 || l.t.cfg.Copies.drops():
+			now &^= here
+		case !ix.takeCopy(l, s, plane):
+			now &^= plane
+		}
+		if now&planesOf(ev.Tier) != 0 {
+			r.Kept++
+		} else {
+			r.Removed++
+		}
+		if now != old {
+			ix.reduce(l, s, old, now)
+		}
+	}
+}
+
+// touch loads the buckets of names that are about to be looked up, so that their
+// cache misses overlap.
+func (ix *Index) touch(hs []kv.Handle) {
+	var x uint64
+	for _, h := range hs[:min(len(hs), 512)] {
+		s, at := ix.handles.segment(ix.keyOf(h))
+		x |= s.e[at].Load()
+	}
+	ix.sink = x
+}
+
+// cleared forgets t's blocks of a tier, or of all. It lets go of the lock
+// between groups of rows, so that events of other targets go on.
+func (ix *Index) cleared(t *target, ev *kv.Event, r *Result) {
+	for tier := kv.GPU; tier < kv.NumTiers; tier++ {
+		if tier != ev.Tier && !ev.AllTiers {
+			continue
+		}
+		ix.dropOrphans(&t.orphans, func(o *orphan) bool { return o.tier == tier }, r)
+		for _, l := range t.lanes {
+			r.Removed += int32(ix.clearTier(l, tier))
+		}
+	}
+}
+
+// clearTier forgets what l holds in a tier and returns how many blocks that was.
+func (ix *Index) clearTier(l *lane, tier kv.Tier) int {
+	if l.kind == laneSliding {
+		return ix.clearSliding(l, tier)
+	}
+	if l.page != 0 {
+		return ix.clearPages(l, tier)
+	}
+	n := int(l.count[tier])
+	if n == 0 {
+		return 0
+	}
+	l.limits[tier].reset()
+	ix.sweep(l, planesOf(tier))
+	return n
+}
+
+// sweep takes planes from every block of l.
+func (ix *Index) sweep(l *lane, gone uint8) {
+	l.eachGroup(func(g uint32) {
+		stays := false
+		for row := g * groupRows; row < (g+1)*groupRows; row++ {
+			if ix.sweepRow(l, row, gone) {
+				stays = true
+			}
+		}
+		if !stays {
+			l.groups[g/64] &^= 1 << (g % 64)
+		}
+		if len(ix.epochs.during) > 256 {
+			ix.epochs.advance(ix.reuse)
+		}
+		ix.mu.Unlock()
+		ix.mu.Lock()
+	})
+}
+
+// sweepRow takes planes from l's blocks of a row and says whether any are left.
+func (ix *Index) sweepRow(l *lane, row uint32, gone uint8) (stays bool) {
+	s, m := ix.rows.peek(row)
+	if s == nil {
+		return false
+	}
+	n := int(m.fill.Load())
+	if sets := m.sets.Load(); sets&inDetail == 0 && ix.sets.mask(sets, l.id) == 0 {
+		return false
+	}
+	for p := n - 1; p >= 0 && m.fill.Load() != 0; p-- {
+		at := slotAt(row, p)
+		old := ix.mask(at, l)
+		if now := old &^ gone; now != old {
+			ix.reduce(l, at, old, now)
+			stays = stays || now != 0
+		} else if old != 0 {
+			stays = true
+		}
+	}
+	return stays
+}
+
+// Forget drops everything of target t, its settings too: its number may then be
+// used again. Lookups see nothing of it as soon as Forget has begun.
+func (ix *Index) Forget(id kv.Target) {
+	if id >= kv.MaxTargets {
+		return
+	}
+	t := ix.target(id)
+	t.busy.Lock()
+	defer t.busy.Unlock()
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.dropOrphans(&t.orphans, func(*orphan) bool { return true }, &Result{})
+	gone := t.lanes
+	if t.pred != nil {
+		gone = append(gone, t.pred)
+	}
+	t.lanes, t.pred, t.events, t.cfg = nil, nil, 0, ix.cfg.Target
+	t.view.Store(&laneView{pred: noLane})
+	for _, l := range gone {
+		ix.info[l.id].Store(0)
+	}
+	for _, l := range gone {
+		for i := range l.limits {
+			l.limits[i] = nil
+		}
+		ix.forgetPages(l)
+		ix.slidNames -= len(l.slid)
+		l.slid = nil
+		ix.sweep(l, 1<<planes-1)
+		ix.lanes[l.id] = nil
+		ix.epochs.retire(retiredLane, uint32(l.id))
+	}
+	ix.epochs.advance(ix.reuse)
+}

@@ -1,0 +1,380 @@
+package index
+
+import "kvasir/kv"
+
+// A run is consecutive blocks to store: those of an event, or of an orphan that
+// was joined.
+type run struct {
+	l       *lane
+	tier    kv.Tier
+	handles []kv.Handle
+	live    []bool // nil: all
+	chunk   int    // blocks that count only together
+	reused  bool
+}
+
+func (u *run) plane(i int) uint8 { return planeOf(u.tier, i%u.chunk != u.chunk-1) }
+
+func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
+	n := len(ev.Handles)
+	l := t.lane(ev.Group)
+	if ev.Attention != kv.Dense {
+		ix.storedSliding(t, l, ev, r)
+		return
+	}
+	if l != nil && l.kind != laneDense {
+		r.skip(BadShape, n)
+		return
+	}
+	if n == 0 {
+		return
+	}
+	if hasDuplicate(ev, &ix.seen) {
+		r.skip(Cycle, n)
+		return
+	}
+	if len(ev.Tokens) == 0 {
+		ix.placeholder(l, ev, r)
+		return
+	}
+	size := int32(0)
+	if l != nil {
+		size = l.bs
+	}
+	unit, chunk, ok := shape(ev, l != nil, size)
+	page := int32(0)
+	if unit < minChunk {
+		page = int32(unit)
+	}
+	if !ok || l != nil && l.page != page && ev.Tier != kv.GPU {
+		r.skip(BadShape, n)
+		return
+	}
+	if !ix.makeRoom(t, n, ev.Parent, l) {
+		r.skip(Full, n)
+		return
+	}
+	if l == nil {
+		if l = ix.addLane(t, laneDense, ev.Group); l == nil {
+			r.skip(Full, n)
+			return
+		}
+		l.setPage(page)
+	}
+	if l.page != page {
+		ix.regenerate(l, page, r)
+	}
+	if ev.Tier == kv.GPU || l.bs == 0 {
+		l.bs = ev.BlockSize
+	}
+	u := run{l: l, tier: ev.Tier, handles: ev.Handles, chunk: chunk, reused: ev.Reused}
+	ok = false
+	if page != 0 {
+		ok = ix.storePages(&u, ev, r)
+	} else if ev.Root {
+		ok = true
+		ix.storeRun(&u, 0, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
+	} else if p := ix.parent(l, ev.Parent); p != 0 {
+		ok = true
+		sl, _ := ix.rows.at(p.row())
+		ix.storeRun(&u, p, kv.Hash(sl.hashes(p.row())[p.pos()].Load()), ev.Tokens, unit, ev.Extras, r)
+	}
+	if !ok {
+		ix.wait(&u, ev, unit, r)
+		return
+	}
+	if t.orphanUnits > 0 {
+		ix.join(l, ev.Handles, r)
+	}
+}
+
+// parent resolves the parent of a store, which most often was stored last.
+func (ix *Index) parent(l *lane, h kv.Handle) slot {
+	if s := l.tail; s != 0 {
+		if sl, m := ix.rows.peek(s.row()); sl != nil && int(m.fill.Load()) > s.pos() && m.named>>s.pos()&1 == 1 &&
+			sl.handles(s.row())[s.pos()] == h && ix.mask(s, l) != 0 && !ix.aliased(l, s) {
+			return s
+		}
+	}
+	return ix.resolve(l, h)
+}
+
+// shape returns the block size at which ev is hashed, and how many of those
+// blocks make a chunk that only counts whole.
+func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
+	bs, n := int(ev.BlockSize), len(ev.Handles)
+	if bs <= 0 || bs > maxBlockSize {
+		return 0, 0, false
+	}
+	if len(ev.Tokens) == n*bs {
+		return bs, 1, true
+	}
+	if unit := int(size); ev.Tier != kv.GPU && known && unit >= minChunk && bs > unit && bs%unit == 0 &&
+		n%(bs/unit) == 0 && len(ev.Tokens) == n*unit {
+		return unit, bs / unit, true
+	}
+	return 0, 0, false
+}
+
+// storeRun stores the blocks of tokens after the block parent, which is in slot
+// prev (0: at the root).
+func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, unit int, extras []kv.Extra, r *Result) {
+	l := u.l
+	hs := ix.cfg.Seed.Extend(ix.hashes[:0], parent, tokens, unit, extras)
+	ix.hashes = hs
+	known := ix.freeNames(u, hs, r)
+	plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
+		(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
+	for i := 0; i < len(hs); {
+		s := ix.find(prev, hs[i])
+		if s == 0 {
+			if u.live != nil && !u.live[i] {
+				prev = 0
+				i++
+				continue
+			}
+			n, at := ix.newBlocks(u, prev, hs, i)
+			s = ix.create(prev, at, hs[i:i+n], single(l.id, u.plane(i)))
+			ix.name(u, s, i, n, known, plain, r)
+			prev = s + slot(n) - 1
+			i += n
+			continue
+		}
+		n := ix.same(s, hs[i:])
+		if !(plain && ix.joinRow(u, s, i, n, r)) {
+			for k := range n {
+				if u.live == nil || u.live[i+k] {
+					ix.hold(u, s+slot(k), u.handles[i+k], u.plane(i+k), r)
+				}
+			}
+		}
+		prev = s + slot(n) - 1
+		i += n
+	}
+	if prev != 0 {
+		l.tail = prev
+	}
+	ix.age(l, u.tier, r)
+	if cap(ix.hashes) > 1<<16 {
+		ix.hashes, ix.known = nil, nil
+	}
+}
+
+// freeNames forgets blocks whose names the run gives to other blocks. It returns
+// for each handle the slot that has it as its shared name. Looking all of them
+// up in one go lets the cache misses overlap.
+func (ix *Index) freeNames(u *run, hs []kv.Hash, r *Result) []slot {
+	known := ix.known[:0]
+	for _, h := range u.handles {
+		known = append(known, ix.named(h, ix.keyOf(h)))
+	}
+	ix.known = known
+	l := u.l
+	for i, h := range u.handles {
+		s := known[i]
+		if s == 0 && l.names == 0 || u.live != nil && !u.live[i] {
+			continue
+		}
+		if s == 0 || ix.mask(s, l) == 0 || ix.aliased(l, s) {
+			if l.names == 0 {
+				continue
+			}
+			if s = ix.byAlias[laneHandle{h, l.id}]; s == 0 {
+				continue
+			}
+		}
+		if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()].Load() != uint64(hs[i]) {
+			ix.drop(l, s)
+			r.Rebound++
+		}
+	}
+	return known
+}
+
+// newBlocks returns how many blocks from hs[i] on are new and go to one row, and
+// where.
+func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at slot) {
+	room := rowSlots
+	if at = ix.place(prev); at != 0 {
+		room -= at.pos()
+	}
+	room = min(room, len(hs)-i)
+	for n = 1; n < room; n++ {
+		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.head(hs[i+n]) != 0 {
+			break
+		}
+	}
+	return n, at
+}
+
+// same returns how many slots from s on, in its row, have the hashes hs.
+func (ix *Index) same(s slot, hs []kv.Hash) int {
+	sl, m := ix.rows.at(s.row())
+	h := sl.hashes(s.row())
+	p := s.pos()
+	n := min(int(m.fill.Load())-p, len(hs))
+	for k := 1; k < n; k++ {
+		if h[p+k].Load() != uint64(hs[k]) {
+			return k
+		}
+	}
+	return n
+}
+
+// name finishes n slots just created for l from s on: names and counts.
+func (ix *Index) name(u *run, s slot, i, n int, known []slot, plain bool, r *Result) {
+	l := u.l
+	sl, m := ix.rows.at(s.row())
+	names := sl.handles(s.row())
+	for k := range n {
+		h := u.handles[i+k]
+		if known[i+k] == 0 {
+			p := s.pos() + k
+			names[p] = h
+			m.named |= 1 << p
+			ix.handles.insert(ix.keyOf(h), uint32(s)+uint32(k))
+		} else {
+			ix.bind(l, h, s+slot(k))
+		}
+	}
+	l.near(s.row())
+	l.recount(0, u.plane(i), n)
+	r.Stored += int32(n)
+	if !plain {
+		for k := range n {
+			ix.noted(u, s+slot(k), u.handles[i+k], true)
+		}
+	}
+}
+
+// joinRow makes l a holder of a whole row at once, if nothing is in the way.
+func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
+	sl, m := ix.rows.at(s.row())
+	l, old := u.l, m.sets.Load()
+	if s.pos() != 0 || n != int(m.fill.Load()) || old&inDetail != 0 || ix.sets.mask(old, l.id) != 0 || m.named != 1<<n-1 {
+		return false
+	}
+	names := sl.handles(s.row())
+	for k, h := range u.handles[i : i+n] {
+		if names[k] != h {
+			return false
+		}
+	}
+	id := ix.sets.with(old, l.id, planeOf(u.tier, false))
+	ix.sets.hold(id, n)
+	m.sets.Store(id)
+	ix.sets.release(old, n, &ix.epochs)
+	l.near(s.row())
+	l.recount(0, planeOf(u.tier, false), n)
+	r.Stored += int32(n)
+	return true
+}
+
+// hold makes l hold block s, named h, in a plane.
+func (ix *Index) hold(u *run, s slot, h kv.Handle, plane uint8, r *Result) {
+	l := u.l
+	old := ix.mask(s, l)
+	if old != 0 && ix.nameOf(l, s) != h {
+		r.Rebound++
+		ix.lose(l, s, old, 0)
+		old = 0
+	}
+	bound := old == 0
+	if bound {
+		ix.bind(l, h, s)
+	}
+	if old&planesOf(u.tier) == 0 {
+		r.Stored++
+	} else {
+		r.Copies++
+	}
+	if old&plane == 0 {
+		ix.setMask(l, s, old|plane)
+		l.recount(old, old|plane, 1)
+	} else if !u.reused {
+		ix.addCopy(l, s, plane)
+	}
+	ix.noted(u, s, h, bound)
+}
+
+// noted does what follows a store of a block: age, prediction, windows.
+func (ix *Index) noted(u *run, s slot, h kv.Handle, bound bool) {
+	l := u.l
+	if a := l.limits[u.tier]; a != nil {
+		a.touch(h, l.t.events)
+	}
+	if u.tier == kv.GPU {
+		ix.fact(l.t, s)
+	}
+	if bound && len(l.t.lanes) > 1 && l == l.t.primary() {
+		ix.showWindows(l.t, s, h)
+	}
+}
+
+// lose undoes what depends on l holding s when its planes go from old to now;
+// the mask itself is the caller's.
+func (ix *Index) lose(l *lane, s slot, old, now uint8) {
+	ix.dropCopies(l, s, old&^now)
+	l.recount(old, now, 1)
+	if l.kind != laneDense || l.page != 0 {
+		return
+	}
+	for t, a := range l.limits {
+		if p := planesOf(kv.Tier(t)); a != nil && old&p != 0 && now&p == 0 {
+			a.forget(ix.nameOf(l, s))
+		}
+	}
+	if now == 0 {
+		if len(l.t.lanes) > 1 && l == l.t.primary() {
+			ix.hideWindows(l.t, s)
+		}
+		ix.unbind(l, s)
+	}
+}
+
+// reduce makes l hold s in fewer planes.
+func (ix *Index) reduce(l *lane, s slot, old, now uint8) {
+	ix.lose(l, s, old, now)
+	ix.setMask(l, s, now)
+}
+
+// drop makes l forget s.
+func (ix *Index) drop(l *lane, s slot) { ix.reduce(l, s, ix.mask(s, l), 0) }
+
+// placeholder applies a store without tokens: only handles that are known have
+// a position.
+func (ix *Index) placeholder(l *lane, ev *kv.Event, r *Result) {
+	n := len(ev.Handles)
+	if l == nil {
+		r.skip(NoTokens, n)
+		return
+	}
+	if l.page != 0 {
+		ix.pagePlaceholder(l, ev, r)
+		return
+	}
+	chunk := 1
+	if bs := ev.BlockSize; ev.Tier != kv.GPU && l.bs > 0 && bs > l.bs {
+		if bs%l.bs != 0 || n%int(bs/l.bs) != 0 {
+			r.skip(BadShape, n)
+			return
+		}
+		chunk = int(bs / l.bs)
+	}
+	u := run{l: l, tier: ev.Tier, handles: ev.Handles, chunk: chunk, reused: ev.Reused}
+chunks:
+	for i := 0; i < n; i += chunk {
+		for _, h := range ev.Handles[i : i+chunk] {
+			if ix.resolve(l, h) == 0 {
+				r.skip(NoTokens, chunk)
+				continue chunks
+			}
+		}
+		for k := i; k < i+chunk; k++ {
+			if s := ix.resolve(l, ev.Handles[k]); s != 0 {
+				ix.hold(&u, s, ev.Handles[k], u.plane(k), r)
+			}
+		}
+	}
+	ix.age(l, ev.Tier, r)
+}
