@@ -23,6 +23,11 @@ type Info struct {
 
 	Started float64 // when the process began, unix seconds
 	Ranks   []Rank  // load of each rank; as long as the number of ranks, at least 1
+
+	// FirstRank is what the engine calls Ranks[0]: not 0 where one deployment of many
+	// ranks is served by several replicas.
+	FirstRank int
+
 	Sources []Source
 	At      time.Time // of the look
 }

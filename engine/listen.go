@@ -117,7 +117,7 @@ func (r *Replica) admit(rank int) (*following, error) {
 	}
 	if r.cfg.Replay != "" {
 		var err error
-		if src.Replay, err = endpointOfRank(r.cfg.Replay, rank); err != nil {
+		if src.Replay, err = endpointOfRank(r.cfg.Replay, max(0, r.ranks.index(rank))); err != nil {
 			return nil, err
 		}
 	}

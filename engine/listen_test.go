@@ -17,7 +17,7 @@ func TestListen(t *testing.T) {
 		e := w.engine(t, "10.0.0.1", 0, false) // HTTP only
 		defer e.stop()
 		w.http["10.0.0.1:8000"] = e
-		r, rt := start(t, w, Config{Events: EventsListen})
+		r, rt := start(t, w, Config{Events: EventsListen, Ranks: 2})
 		strangers := 0
 		l, err := Listen(ListenConfig{Bind: "tcp://10.9.9.9:5557", ZMTP: zmtp.Config{Listen: w.listen},
 			Identify: func(remote, topic string) *Replica {

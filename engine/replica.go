@@ -30,9 +30,11 @@ type Replica struct {
 	noSource error  // why we don't know where the events are, as of the last time that we asked
 	blind    string // why there are no streams, as told
 
+	ranks rankRange
+
 	mu      sync.Mutex
 	info    Info
-	streams map[int]*following // by rank
+	streams map[int]*following // by the engine's rank
 	run     context.Context    // Run's; nil while not running
 }
 
@@ -95,8 +97,10 @@ func (r *Replica) Poll() {
 func (r *Replica) Refill(rank int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.streams[rank]; f != nil {
-		f.refill(why)
+	for _, f := range r.streams {
+		if r.ranks.index(f.rank) == rank {
+			f.refill(why)
+		}
 	}
 }
 
@@ -184,6 +188,7 @@ func (r *Replica) look(ctx context.Context) error {
 	for n := max(1, r.cfg.Ranks, len(i.Sources)); len(i.Ranks) < n; {
 		i.Ranks = append(slices.Clip(i.Ranks), Rank{})
 	}
+	r.ranks.set(i.FirstRank, len(i.Ranks))
 	r.mu.Lock()
 	r.info = i
 	r.mu.Unlock()
@@ -213,14 +218,18 @@ func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
 	m, err := r.client.metrics(ctx)
 	if err != nil {
 		r.cfg.Log.Debug("no metrics", "error", err)
-		i.Ranks = nil
+		i.Ranks = make([]Rank, len(i.Ranks)) // as many as there were
 		return
 	}
 	i.Kind = kindOf(owner, m)
 	if m.blockSize > 0 {
 		i.BlockSize, i.Blocks = m.blockSize, m.blocks
 	}
-	i.Ranks = m.ranks
+	i.FirstRank = 0
+	for i.FirstRank < len(m.ranks)-1 && m.ranks[i.FirstRank] == (Rank{}) {
+		i.FirstRank++
+	}
+	i.Ranks = m.ranks[min(i.FirstRank, len(m.ranks)):]
 	i.Started = m.started
 	if m.started > 0 {
 		for s, n := range connects {
@@ -242,6 +251,9 @@ func (r *Replica) lookForSources(ctx context.Context, i *Info) (err error) {
 		return nil
 	}
 	i.Sources, err = ranks(r.cfg.Events, r.cfg.Replay, max(1, r.cfg.Ranks, len(i.Ranks)), "")
+	for n := range i.Sources {
+		i.Sources[n].Rank += i.FirstRank
+	}
 	return err
 }
 
@@ -331,7 +343,7 @@ func (r *Replica) start(src Source) error {
 
 func (r *Replica) newFollowing(src Source) *following {
 	return &following{source: src, done: make(chan struct{}),
-		stream: newStream(&r.cfg, &r.hooks, src.Rank, src.Replay, r.Poll)}
+		stream: newStream(&r.cfg, &r.hooks, &r.ranks, src.Rank, src.Replay, r.Poll)}
 }
 
 // launch starts the applying goroutine. false: Run has ended, or the rank has a

@@ -208,18 +208,18 @@ func TestRanks(t *testing.T) {
 			t.Errorf("%+v", rt.info)
 		}
 
-		one.rank = 5 // it says so itself
+		one.rank = 5 // nobody's
 		one.store(6)
-		settle(time.Second)
-		rt.want(t, 5, kv.Exact, map[kv.Handle]int{6: 1})
 		one.rank = 1
+		settle(time.Second)
+		rt.want(t, 1, kv.Filling, map[kv.Handle]int{3: 1})
 
 		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, zero.held)
-		if len(rt.held[1]) != 0 || len(rt.held[5]) != 0 || len(r.Stats()) != 1 {
-			t.Errorf("rank 1 is gone, and %v and %v are believed; %+v", rt.held[1], rt.held[5], r.Stats())
+		if len(rt.held[1]) != 0 || len(r.Stats()) != 1 {
+			t.Errorf("rank 1 is gone, and %v is believed; %+v", rt.held[1], r.Stats())
 		}
 
 		all.sources = `{"0":{"publisher":"null","endpoint":"tcp://*:5557"}}` // restarted without events
@@ -231,6 +231,51 @@ func TestRanks(t *testing.T) {
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, zero.held)
+	})
+}
+
+// TestGlobalRanks: a replica of an external load balancer has one rank, which
+// calls itself 3 everywhere.
+func TestGlobalRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 3, true)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		_, rt := start(t, w, Config{})
+		settle(3 * time.Second)
+		e.store(1, 2)
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, e.held)
+		if i := rt.info; len(i.Ranks) != 1 || i.FirstRank != 3 || i.Ranks[0].Running != 3 {
+			t.Errorf("%+v", i)
+		}
+		var r rankRange
+		r.set(4, 4)
+		for rank, want := range map[int]int{4: 0, 7: 3, 8: -1, 1: 1, -1: -1} {
+			if got := r.index(rank); got != want {
+				t.Errorf("rank %d of 4 to 7: %d, want %d", rank, got, want)
+			}
+		}
+	})
+}
+
+// TestPortsLie: what a batch says about its rank is stronger than the port.
+func TestPortsLie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		zero, one := w.engine(t, "10.0.0.1", 0, true), w.engine(t, "10.0.0.1", 1, true)
+		defer zero.stop()
+		defer one.stop()
+		w.http["10.0.0.1:8000"] = &ranksOf{ranks: []*fakeEngine{zero}, sources: `{"1":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"},
+			"0":{"endpoint":"tcp://*:5558","replay_endpoint":"tcp://*:6558"}}`}
+		_, rt := start(t, w, Config{})
+		settle(3 * time.Second)
+		zero.store(1, 2)
+		one.store(3)
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+		rt.want(t, 1, kv.Exact, one.held)
 	})
 }
 

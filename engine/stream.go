@@ -18,7 +18,8 @@ type stream struct {
 	cfg    *Config
 	hooks  *Hooks
 	log    *slog.Logger
-	rank   int    // by port or configuration; what a batch says is stronger
+	ranks  *rankRange
+	rank   int    // the engine's, by port or configuration; what a batch says is stronger
 	replay string // endpoint of the replay service, "" for none
 
 	ring    *ring
@@ -27,6 +28,7 @@ type stream struct {
 	machine *seq.Machine
 	decoder wire.Decoder
 	targets map[int]kv.Target // of the ranks that this publisher has spoken for
+	refused int               // the last rank that had no target
 	lower   bool              // blocks of a lower tier are known
 	replies chan reply
 	cancel  context.CancelFunc // of the running replay
@@ -59,13 +61,13 @@ type StreamStats struct {
 	Wire    wire.Stats
 }
 
-func newStream(cfg *Config, hooks *Hooks, rank int, replay string, connect func()) *stream {
-	s := &stream{cfg: cfg, hooks: hooks, log: cfg.Log.With("rank", rank), rank: rank, replay: replay,
+func newStream(cfg *Config, hooks *Hooks, ranks *rankRange, rank int, replay string, connect func()) *stream {
+	s := &stream{cfg: cfg, hooks: hooks, log: cfg.Log.With("rank", rank), ranks: ranks, rank: rank, replay: replay,
 		ring: newRing(cfg.RingMessages, cfg.RingBytes), connect: connect,
 		targets: map[int]kv.Target{}, replies: make(chan reply, 1024)}
 	s.decoder = s.newDecoder()
 	s.machine = seq.New(seq.Config{Replay: replay != "", BlindAfter: cfg.BlindAfter, Jitter: cfg.Jitter}, s)
-	s.stats.Rank = rank
+	s.stats.Rank, s.refused = rank, -1
 	return s
 }
 
@@ -242,12 +244,12 @@ func (s *stream) target(rank int) kv.Target {
 	if t, ok := s.targets[rank]; ok {
 		return t
 	}
-	t := kv.NoTarget
-	if rank < kv.MaxTargets {
-		t = s.hooks.Target(rank)
-	}
+	t := s.lookUp(rank)
 	if t == kv.NoTarget {
-		s.log.Warn("batch of a rank that has no target", "batch_rank", rank)
+		if s.refused != rank {
+			s.refused = rank
+			s.log.Warn("events of a rank that has no target", "batch_rank", rank)
+		}
 		return t
 	}
 	s.targets[rank] = t
@@ -255,6 +257,14 @@ func (s *stream) target(rank int) kv.Target {
 		s.tellTrust(t, s.stats.Trust, s.stats.Why)
 	}
 	return t
+}
+
+// lookUp asks for the target of an engine's rank.
+func (s *stream) lookUp(rank int) kv.Target {
+	if n := s.ranks.index(rank); n >= 0 {
+		return s.hooks.Target(n)
+	}
+	return kv.NoTarget
 }
 
 // Forget is seq.Sink's.
@@ -268,7 +278,7 @@ func (s *stream) Forget(why string) {
 	s.decoder = s.newDecoder()
 	s.decoder.Stats = stats
 	for rank := range s.targets { // a restart may have changed the ranks
-		if t := s.hooks.Target(rank); t != kv.NoTarget {
+		if t := s.lookUp(rank); t != kv.NoTarget {
 			s.targets[rank] = t
 		} else {
 			delete(s.targets, rank)
@@ -280,7 +290,7 @@ func (s *stream) Forget(why string) {
 // batch, the one that it will probably speak for.
 func (s *stream) known() map[int]kv.Target {
 	if len(s.targets) == 0 {
-		if t := s.hooks.Target(s.rank); t != kv.NoTarget {
+		if t := s.lookUp(s.rank); t != kv.NoTarget {
 			s.targets[s.rank] = t
 		}
 	}

@@ -258,8 +258,8 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case "/version":
 		io.WriteString(w, `{"version":"0.32.0"}`)
 	case "/metrics":
-		fmt.Fprintf(w, "process_start_time_seconds %f\nvllm:num_requests_running{engine=\"0\"} 3\n"+
-			"vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"48\",engine=\"0\"} 1.0\n", e.started)
+		fmt.Fprintf(w, "process_start_time_seconds %f\nvllm:num_requests_running{engine=\"%d\"} 3\n"+
+			"vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"48\",engine=\"%[2]d\"} 1.0\n", e.started, e.rank)
 	case "/kv_event_sources":
 		replay := "null"
 		if e.replay {
