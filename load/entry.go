@@ -33,7 +33,7 @@ type entry struct {
 	// The account's integrals and count at the first token.
 	requestTime, tokenTime float64
 	firsts                 uint64
-	stall                  time.Duration
+	before                 time.Duration // computed until then
 
 	links [2]link
 }
@@ -64,7 +64,7 @@ type account struct {
 	since                           int64 // when the integrals were last advanced
 	requestTime, tokenTime          float64
 	firsts                          uint64        // first tokens so far
-	stall                           time.Duration // the prefills booked for those
+	past                            time.Duration // the prefills booked for those
 }
 
 // advance brings the integrals of requests and tokens over time up to at. Call
@@ -72,10 +72,18 @@ type account struct {
 func (a *account) advance(at int64) {
 	if at > a.since {
 		dt := float64(at - a.since)
-		a.requestTime += dt * float64(a.requests)
-		a.tokenTime += dt * float64(a.prompt+a.output)
+		a.requestTime += dt * float64(a.requests-a.prefilling)
+		a.tokenTime += dt * float64(a.decode+a.output)
 		a.since = at
 	}
+}
+
+// computed returns how much of the prefills booked so far has been computed by at:
+// those that had their first token, and the progress of the rest since the clock
+// was last set.
+func (a *account) computed(at int64) time.Duration {
+	left := time.Duration(max(a.drained-at, 0))
+	return a.past + max(a.booked-left, 0)
 }
 
 // weighted returns the blocks, faded ones in proportion, rounded to nearest.
@@ -163,8 +171,8 @@ func (l *Ledger) first(e *entry, at int64) {
 	acc.booked -= e.booked
 	acc.drained = at + int64(acc.booked)
 	acc.firsts++
-	acc.stall += e.booked
-	e.requestTime, e.tokenTime, e.firsts, e.stall = acc.requestTime, acc.tokenTime, acc.firsts, acc.stall
+	acc.past += e.booked
+	e.requestTime, e.tokenTime, e.firsts, e.before = acc.requestTime, acc.tokenTime, acc.firsts, acc.past
 }
 
 // release takes e off its account. The account must have been advanced.

@@ -145,7 +145,7 @@ func (l *Ledger) Done(id ID, now time.Time) (Final, bool) {
 		f.Requests = (acc.requestTime - e.requestTime) / s
 		f.Tokens = (acc.tokenTime - e.tokenTime) / s
 		f.Prefills = int(acc.firsts - e.firsts)
-		f.Stalled = acc.stall - e.stall
+		f.Stalled = max(acc.computed(at)-e.before, 0)
 	}
 	l.release(acc, e, uint32(id), at)
 	if invariants {

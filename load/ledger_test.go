@@ -147,13 +147,18 @@ func TestFinal(t *testing.T) {
 	l := New(Config{})
 	a := l.Admit(at(0), &Admission{Prompt: 100})
 	l.FirstToken(a, at(1))
-	b := l.Admit(at(3), &Admission{Prompt: 50, Prefill: time.Second})
+	b := l.Admit(at(3), &Admission{Prompt: 50, Prefill: 2 * time.Second})
 	l.Progress(a, at(3), 10)
-	l.FirstToken(b, at(4))
+	l.FirstToken(b, at(4)) // early: it is computed all the same
+	l.Admit(at(4), &Admission{Prompt: 1000, Prefill: 3 * time.Second})
 	f, ok := l.Done(a, at(5))
-	// 2 s with 1 request of 100 tokens, 2 s with 2 of 160.
-	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.5 || f.Tokens != 130 || f.Output != 10 || f.Prefills != 1 || f.Stalled != time.Second {
+	// 3 s with 1 request of 100 tokens, then 110; 1 s with 2 of 160.
+	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.25 || f.Tokens != (2*100+110+160)/4. || f.Output != 10 {
 		t.Errorf("%+v, %v", f, ok)
+	}
+	// All of b's prefill, and 1 s of the next one's.
+	if f.Prefills != 1 || f.Stalled != 3*time.Second {
+		t.Errorf("%d prefills, %v stalled", f.Prefills, f.Stalled)
 	}
 	if f, ok := l.Done(b, at(4)); !ok || f.Streaming != 0 {
 		t.Errorf("%+v, %v", f, ok)

@@ -77,12 +77,13 @@ type Final struct {
 	// Streaming is the time from the first token to the end, 0 if there was no
 	// first token.
 	Streaming time.Duration
-	// Means over Streaming, weighted by time: requests in flight on the target,
-	// and their prompt tokens and output.
+	// What decoded on the target meanwhile, this request included: means over
+	// Streaming of the number of requests, and of their prompt tokens and output.
 	Requests float64
 	Tokens   float64
 	// Prefills is how many other requests had their first token on the target
-	// while this one streamed: each has made it wait.
+	// while this one streamed, and Stalled how much of the prefills booked
+	// there was computed in that time: it has waited for that.
 	Prefills int
-	Stalled  time.Duration // the sum of those prefills, as booked
+	Stalled  time.Duration
 }

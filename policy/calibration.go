@@ -44,17 +44,18 @@ func prefillTerms(u, hit, budget int) [3]float64 {
 	return [3]float64{fu, fu * (float64(hit) + fu/2), float64((u + budget - 1) / budget)}
 }
 
-// An engine is what is learned of one target, or of the fleet.
+// An engine is what is learned of one target.
 type engine struct {
 	identity        uint64
-	prefill, decode fit
+	prefill, decode skew
 }
 
-// A calibration learns the coefficients of each target, and of the fleet for the
-// targets that are new.
+// A calibration learns the coefficients of a fleet, and how much slower or faster
+// than that each target is.
 type calibration struct {
 	learn   bool
-	fleet   engine
+	prefill fitted
+	decode  fitted
 	targets [kv.MaxTargets]*engine
 	parked  []*engine // of targets that are gone, or loaded and not yet seen
 	output  mean
@@ -83,51 +84,73 @@ func (m *mean) or(start float64) float64 {
 	return m.sum / m.n
 }
 
+// fitted is a fit of the fleet, moved to the median of its samples.
+type fitted struct {
+	fit
+	off skew
+}
+
+func (f *fitted) predict(x [3]float64) float64 { return f.fit.predict(x) * f.off.median() }
+
+func (f *fitted) coefficients() [3]float64 {
+	k := f.k
+	scale(&k, f.off.median())
+	return k
+}
+
+// observe learns from y at x on a target whose skew is s (nil: not kept).
+func (f *fitted) observe(x [3]float64, y float64, s *skew, shape [3]float64, over float64) {
+	factor := 1.0
+	if f.known() && f.n >= minSamples { // before that it is an overestimate on purpose
+		if s != nil {
+			s.observe(y / f.predict(x))
+			factor = s.factor()
+		}
+		f.off.observe(y / factor / f.fit.predict(x))
+	}
+	f.fit.observe(x, y/factor, shape, over)
+	if !f.known() {
+		f.off = skew{}
+	}
+}
+
 func newCalibration(given Coefficients, learn bool) *calibration {
 	c := &calibration{learn: learn}
 	if given != (Coefficients{}) {
-		c.fleet.prefill.start(given.prefillPart())
-		c.fleet.decode.start(given.decodePart())
+		c.prefill.start(given.prefillPart())
+		c.decode.start(given.decodePart())
 	}
 	return c
 }
 
 // known reports whether prefill times can be told at all.
-func (c *calibration) known() bool { return c.fleet.prefill.known() }
+func (c *calibration) known() bool { return c.prefill.known() }
 
-// of returns the coefficients of t: its own once there are samples enough, else
-// the fleet's, else those of the known engine.
+// of returns the coefficients of t; those of the known engine while nothing is
+// known.
 func (c *calibration) of(t kv.Target) Coefficients {
-	var own engine
-	e := &own
-	if int(t) < len(c.targets) && c.targets[t] != nil {
-		e = c.targets[t]
+	k, d := nominal.prefillPart(), nominal.decodePart()
+	if c.prefill.known() {
+		k = c.prefill.coefficients()
 	}
-	k := nominal.prefillPart()
-	scale := 1.0
-	switch {
-	case e.prefill.known() && e.prefill.n >= minSamples:
-		k = e.prefill.k
-	case c.fleet.prefill.known():
-		k = c.fleet.prefill.k
+	if c.decode.known() {
+		d = c.decode.coefficients()
+	} else { // as slow at decoding as at prefill
+		scale(&d, k[0]/nominal.PrefillToken)
 	}
-	if c.fleet.prefill.known() {
-		scale = c.fleet.prefill.k[0] / nominal.PrefillToken
-	}
-	d := nominal.decodePart()
-	switch {
-	case e.decode.known() && e.decode.n >= minSamples:
-		d = e.decode.k
-	case c.fleet.decode.known():
-		d = c.fleet.decode.k
-	default:
-		for i := range d {
-			d[i] *= scale
-		}
+	if e := c.engine(t); e != nil {
+		scale(&k, e.prefill.factor())
+		scale(&d, e.decode.factor())
 	}
 	return Coefficients{
 		PrefillToken: k[0], Attention: k[1], Step: k[2],
 		DecodeStep: d[0], DecodeRequest: d[1], DecodeToken: d[2],
+	}
+}
+
+func scale(v *[3]float64, by float64) {
+	for i := range v {
+		v[i] *= by
 	}
 }
 
@@ -178,13 +201,11 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 	k := c.of(o.Target)
 	y := o.Latency.Seconds()
 	y -= min(y/2, x[2]*(float64(o.Decoding)*k.DecodeRequest+float64(o.Context)*k.DecodeToken))
-	c.fleet.prefill.observe(x, y, nominal.prefillPart(), over)
-	if e := c.engine(o.Target); e != nil && c.fleet.prefill.known() {
-		if !e.prefill.known() && !e.prefill.lost {
-			e.prefill.start(c.fleet.prefill.k)
-		}
-		e.prefill.observe(x, y, nominal.prefillPart(), over)
+	var own *skew
+	if e := c.engine(o.Target); e != nil {
+		own = &e.prefill
 	}
+	c.prefill.observe(x, y, own, nominal.prefillPart(), over)
 }
 
 // done learns from the gaps between tokens and the length of the answer.
@@ -193,22 +214,24 @@ func (c *calibration) done(o *Done) {
 		return
 	}
 	c.output.add(float64(o.Output))
-	const enough = 8 // gaps: less is noise
-	if !c.learn || o.Output <= enough || o.Streaming <= 0 || o.Requests <= 0 {
+	// Prefills of others between the tokens are no part of a decode step, nor is
+	// the token that the last step of each has made beside.
+	gaps := o.Output - 1 - o.Prefills
+	const enough = 8 // less is noise
+	if !c.learn || gaps < enough || o.Streaming <= 0 || o.Requests <= 0 {
 		return
 	}
-	// Prefills of others between the tokens are no part of a decode step.
-	stream := o.Streaming.Seconds()
-	stream -= min(stream*.8, max(0, o.Stalled.Seconds()))
-	y := stream / float64(o.Output-1)
-	x := [3]float64{1, o.Requests, o.Tokens}
-	c.fleet.decode.observe(x, y, nominal.decodePart(), 1)
-	if e := c.engine(o.Target); e != nil && c.fleet.decode.known() {
-		if !e.decode.known() && !e.decode.lost {
-			e.decode.start(c.fleet.decode.k)
-		}
-		e.decode.observe(x, y, nominal.decodePart(), 1)
+	stream, stalled := o.Streaming.Seconds(), max(0, o.Stalled.Seconds())
+	if stalled > .8*stream { // what is left is mostly the error of the prediction
+		return
 	}
+	y := (stream - stalled) / float64(gaps)
+	x := [3]float64{1, o.Requests, o.Tokens}
+	var own *skew
+	if e := c.engine(o.Target); e != nil {
+		own = &e.decode
+	}
+	c.decode.observe(x, y, own, nominal.decodePart(), 1)
 }
 
 func (c *calibration) engine(t kv.Target) *engine {
@@ -227,7 +250,9 @@ type Calibration struct {
 	Known          bool
 	PrefillSamples int // of the target itself
 	DecodeSamples  int
-	FleetSamples   int     // prefills of any target
+	PrefillFactor  float64 // how much slower the target is than the fleet, 1 while that isn't clear
+	DecodeFactor   float64
+	FleetSamples   int     // prefills of any target, since the last start of the fit
 	MeanOutput     float64 // tokens; 0: no answer seen yet
 }
 
@@ -237,9 +262,10 @@ type Calibrator interface {
 }
 
 func (c *calibration) report(t kv.Target) Calibration {
-	r := Calibration{Coefficients: c.of(t), Known: c.known(), FleetSamples: c.fleet.prefill.n, MeanOutput: c.output.or(0)}
+	r := Calibration{Coefficients: c.of(t), Known: c.known(), FleetSamples: c.prefill.n, MeanOutput: c.output.or(0), PrefillFactor: 1, DecodeFactor: 1}
 	if e := c.engine(t); e != nil {
 		r.PrefillSamples, r.DecodeSamples = e.prefill.n, e.decode.n
+		r.PrefillFactor, r.DecodeFactor = e.prefill.factor(), e.decode.factor()
 	}
 	return r
 }

@@ -14,9 +14,10 @@ import (
 //	minimise sum f^age * (y/pred - sum(k_i*x_i/pred))^2 + ridge * sum (k_i/prior_i - 1)^2
 //	subject to prior_i/bound <= k_i <= prior_i*bound
 //
-// Samples far off the prediction are dropped: they waited for something that the
-// router didn't see, or found something cached. If they keep coming it is the fit
-// that is wrong, and it starts again from the samples themselves.
+// Samples off the prediction by more than half weigh less (Huber's loss), as they
+// mostly waited for something unseen; those far off are dropped. If these
+// keep coming it is the fit that is wrong, and it starts again from the samples
+// themselves.
 //
 // Without a prior the first samples make one: the shape of a known engine, times
 // the median of the samples' ratios to it.
@@ -25,7 +26,6 @@ type fit struct {
 	k     [3]float64 // coefficients in use
 	n     int        // samples since the prior
 	drops int        // in a row
-	lost  bool       // has started again
 
 	// Normal equations in units of the prior.
 	a [3][3]float64
@@ -42,6 +42,7 @@ const (
 	minSamples   = 50 // before the samples replace the prior
 	primeSamples = 16 // before they make one
 	farOff       = 5.0
+	huber        = 0.5
 	maxDrops     = 50
 )
 
@@ -50,7 +51,7 @@ func (f *fit) known() bool { return f.prior[0] > 0 }
 
 // start gives the fit a prior.
 func (f *fit) start(prior [3]float64) {
-	*f = fit{prior: prior, k: prior, lost: f.lost}
+	*f = fit{prior: prior, k: prior}
 }
 
 func (f *fit) predict(x [3]float64) float64 {
@@ -73,21 +74,25 @@ func (f *fit) observe(x [3]float64, y float64, shape [3]float64, over float64) {
 	}
 	if y > farOff*pred || y < pred/farOff {
 		if f.drops++; f.drops >= maxDrops {
-			*f = fit{lost: true}
+			*f = fit{}
 		}
 		return
 	}
 	f.drops = 0
 	f.n++
+	w := 1.0
+	if r := math.Abs(y/pred - 1); r > huber {
+		w = huber / r
+	}
 	var z [3]float64
 	for i := range z {
 		z[i] = x[i] * f.prior[i] / pred
 	}
 	for i := range z {
 		for j := range z {
-			f.a[i][j] = f.a[i][j]*memory + z[i]*z[j]
+			f.a[i][j] = f.a[i][j]*memory + w*z[i]*z[j]
 		}
-		f.b[i] = f.b[i]*memory + z[i]*y/pred
+		f.b[i] = f.b[i]*memory + w*z[i]*y/pred
 	}
 	f.solve()
 }

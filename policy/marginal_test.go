@@ -151,7 +151,7 @@ func TestCalibrationFollows(t *testing.T) {
 		w.first(p, 1, 0)
 	}
 	slow := &watched{scaled(12), w.r}
-	for range 400 {
+	for range 800 {
 		slow.first(p, 0, 0)
 		w.first(p, 1, 0)
 	}
@@ -253,7 +253,7 @@ func TestMarginalState(t *testing.T) {
 
 func FuzzLoadState(f *testing.F) {
 	p, _ := New(named("marginal"), seeded(1))
-	f.Add([]byte(`{"kind":"kvasir-calibration","version":1,"output":[1000,5],"fleet":{},"targets":[]}`))
+	f.Add([]byte(`{"kind":"kvasir-calibration","version":1,"output":[1000,5],"prefill":{},"decode":{},"targets":[{"identity":1,"prefill":{"log":1,"samples":99,"clear":true},"decode":{}}]}`))
 	f.Add(p.(Keeper).AppendState(nil))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		p, _ := New(named("marginal"), lowestIndex)

@@ -175,10 +175,10 @@ type Done struct {
 	Prompt    int  // tokens
 	Output    int  // tokens generated
 	Streaming time.Duration
-	Requests  float64 // mean requests in flight on the target while it streamed
+	Requests  float64 // mean number of requests decoding on the target meanwhile, this one included
 	Tokens    float64 // mean of their tokens
-	Prefills  int     // first tokens of others on the target while it streamed
-	// Stalled is the predicted time of others' prefills that ended on the target
-	// while it streamed: they made it wait.
+	Prefills  int     // first tokens of others on the target meanwhile
+	// Stalled is how much prefill of others, as predicted, was computed on the
+	// target meanwhile: it has waited for that.
 	Stalled time.Duration
 }
