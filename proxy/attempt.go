@@ -161,7 +161,7 @@ func (a *attempt) tick() {
 	c := a.c
 	now := time.Since(a.began)
 	switch {
-	case a.flows:
+	case a.flows || c.stage == started: // or what we don't take for content flows
 		idle := c.p.cfg.Idle
 		if quiet := now - time.Duration(a.moved.Load()); quiet < idle {
 			a.clock.Reset(idle - quiet)
@@ -173,8 +173,10 @@ func (a *attempt) tick() {
 			return
 		}
 		a.cancel(errStalled)
-	case a.stream && !a.released:
-		a.release()
+	case a.stream && time.Now().Before(a.limit):
+		if !a.released {
+			a.release()
+		}
 		a.clock.Reset(time.Until(a.limit))
 	default:
 		a.cancel(errSilent)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // A Reason says why an engine did not serve a request.
@@ -38,6 +40,19 @@ func (r Reason) fatal() bool { return r == Broken || r == Silent || r == ServerE
 
 // maxFatal is how many engines may fail fatally at one request.
 const maxFatal = 2
+
+// A BusyError comes with Overloaded, if the engine said when to try again.
+type BusyError struct{ After time.Duration }
+
+func (e *BusyError) Error() string { return "the engine asks to be left alone for " + e.After.String() }
+
+// busy returns what an overloaded engine asks for, or nil.
+func busy(why Reason, h http.Header) error {
+	if s, err := strconv.Atoi(h.Get("Retry-After")); why == Overloaded && err == nil && s > 0 {
+		return &BusyError{After: min(time.Duration(s), 3600) * time.Second}
+	}
+	return nil
+}
 
 // Causes by which an attempt is ended from our side.
 var (

@@ -46,7 +46,8 @@ type Hooks struct {
 	// Succeeded: the engine answers, with content.
 	Succeeded func(r *fleet.Replica)
 	// Failed: it doesn't. Overloaded and Aborting come from an engine that is
-	// alive. err is nil where its answer says it all.
+	// alive; err is then a *BusyError if it said when to come back. Otherwise err is
+	// nil where its answer says it all.
 	Failed func(r *fleet.Replica, why Reason, err error)
 }
 

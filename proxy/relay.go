@@ -72,12 +72,12 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 		switch {
 		case err == io.EOF:
 			a.remember()
-			a.note(why, nil)
+			a.note(why, busy(why, a.resp.Header))
 			return why, sched.Failed
 		case err != nil:
 			return a.broke(err)
 		case len(c.held) > maxKept: // too much to keep: then this is the answer
-			a.note(why, nil)
+			a.note(why, busy(why, a.resp.Header))
 			return a.relayRaw(buf)
 		}
 	}
@@ -166,13 +166,15 @@ func (a *attempt) release() {
 func (a *attempt) sendHeld() error {
 	c := a.c
 	a.head()
-	if a.watch.seen == 0 {
-		c.stage = max(c.stage, preamble)
-		if !a.watch.events.between() {
-			return c.out.Flush() // the start of an event: wait for the rest of it
-		}
-	} else {
+	switch {
+	case c.stage == started:
+	case a.watch.seen > 0 || len(c.held) > c.p.cfg.HoldBytes:
 		c.start()
+	case !a.watch.events.between():
+		c.stage = preamble
+		return c.out.Flush() // the start of an event: wait for the rest of it
+	default:
+		c.stage = preamble
 	}
 	err := a.write(c.held)
 	c.held = c.held[:0]

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -444,4 +445,17 @@ func TestIdleConnectionsEndInTime(t *testing.T) {
 			t.Errorf("closed after %v, want at most 4 s", quiet)
 		}
 	})
+}
+
+// What a busy engine asks for reaches whoever keeps its health.
+func TestBusyEngineSaysWhen(t *testing.T) {
+	for after, want := range map[string]error{"7": &BusyError{7 * time.Second}, "": nil, "soon": nil, "-1": nil, "99999999999": &BusyError{time.Hour}} {
+		err := busy(Overloaded, http.Header{"Retry-After": {after}})
+		if fmt.Sprint(err) != fmt.Sprint(want) {
+			t.Errorf("%q: %v, want %v", after, err, want)
+		}
+	}
+	if err := busy(Gateway, http.Header{"Retry-After": {"7"}}); err != nil {
+		t.Errorf("from a gateway: %v", err)
+	}
 }

@@ -219,3 +219,105 @@ func TestHoldIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// A line without an end passes through, too, within the bounds of what is held back.
+func TestEndlessLineIsForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, setup{})
+		defer w.close()
+		w.engine("a:80")
+		const size = 8 << 20
+		w.serve("a:80", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			rw.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(rw, "data: ")
+			for range size >> 10 {
+				io.WriteString(rw, strings.Repeat("a", 1<<10))
+			}
+			rw.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}))
+		ctx, cancel := context.WithCancel(context.Background())
+		resp, err := w.send(ctx, "POST", chatPath, chatStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.CopyN(io.Discard, resp.Body, size+6)
+		if n != size+6 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		cancel()
+		resp.Body.Close()
+	})
+}
+
+// Many streams at once, for a minute each: all of them end well, and in the middle
+// the load shows every one of them.
+func TestManyStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		w := newWorld(t, setup{policy: "least_load"})
+		defer w.close()
+		for _, a := range []string{"a:80", "b:80"} {
+			w.engine(a)
+			w.serve(a, timed(chatA, 30*time.Second, chatA, 30*time.Second, chatUsage, chatDone))
+		}
+		done := make(chan string, n)
+		for range n {
+			go func() {
+				_, _, body := w.do("POST", chatPath, chatStream)
+				done <- body
+			}()
+		}
+		time.Sleep(45 * time.Second)
+		synctest.Wait()
+		if a, b := w.sched.Load(0, time.Now()).Requests, w.sched.Load(1, time.Now()).Requests; a+b != n || a != b || w.proxy.Stats().Open != n {
+			t.Errorf("in the middle: %d and %d requests, %d open", a, b, w.proxy.Stats().Open)
+		}
+		for range n {
+			if body := <-done; body != chatA+chatA+chatUsage+chatDone {
+				t.Errorf("%q", body)
+			}
+		}
+		w.idle()
+	})
+}
+
+// A relayed chunk costs no allocation of ours: read on the side, clock, progress,
+// write and flush included.
+func TestRelayingAllocatesNothing(t *testing.T) {
+	w := newWorld(t, setup{})
+	defer w.close()
+	w.engine("a:80")
+	d, err := w.sched.Route(&sched.Request{Model: "m"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Done(time.Now(), sched.Completed)
+	sink := &sink{h: http.Header{}}
+	c := &call{p: w.proxy, w: sink, out: http.NewResponseController(sink), stage: started}
+	a := &attempt{c: c, d: d, began: time.Now(), flows: true, watch: newWatcher()}
+	chunk := []byte(chatA)
+	if n := testing.AllocsPerRun(1000, func() {
+		now := time.Now()
+		a.moved.Store(int64(now.Sub(a.began)))
+		if _, err := a.pass(chunk, now); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a chunk", n)
+	}
+	if a.watch.tokens != 1001 || sink.n != 1001*len(chunk) {
+		t.Errorf("%d tokens, %d bytes", a.watch.tokens, sink.n)
+	}
+}
+
+type sink struct {
+	h http.Header
+	n int
+}
+
+func (s *sink) Header() http.Header         { return s.h }
+func (s *sink) WriteHeader(int)             {}
+func (s *sink) Write(p []byte) (int, error) { s.n += len(p); return len(p), nil }
+func (s *sink) Flush()                      {}
