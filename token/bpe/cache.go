@@ -15,9 +15,8 @@ import (
 // and five ids, has half a cache line, and the two entries of a line may hold
 // any word that falls on it.
 type cache struct {
-	short []line          // two entries each: sequence, ids, key (2)
-	long  []line          // one entry: sequence<<8 | ids, ids (3), key (4)
-	pairs []atomic.Uint64 // what seams.between says of two characters
+	short []line // two entries each: sequence, ids, key (2)
+	long  []line // one entry: sequence<<8 | ids, ids (3), key (4)
 }
 
 type line [8]atomic.Uint64
@@ -25,7 +24,6 @@ type line [8]atomic.Uint64
 const (
 	shortBits = 15 // 32,768 lines of 64 bytes: 2 MiB, 65,536 words
 	longBits  = 13 // 8,192 lines: 512 KiB
-	memoBits  = 13 // 8,192 pairs of characters: 64 KiB
 
 	shortKey = 15
 	longKey  = 31
@@ -37,7 +35,7 @@ const (
 )
 
 func newCache() *cache {
-	return &cache{make([]line, 1<<shortBits), make([]line, 1<<longBits), make([]atomic.Uint64, 1<<memoBits)}
+	return &cache{make([]line, 1<<shortBits), make([]line, 1<<longBits)}
 }
 
 // masks keep the first n bytes of two machine words. The byte behind the longest

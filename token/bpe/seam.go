@@ -8,19 +8,29 @@ import "unicode/utf8"
 // a merge across the seam would have to make a token that spans it. Pairs are
 // kept in a hashed bitmap; a collision only costs a cut.
 //
-// At byte level a token may hold a part of a character. Such parts are entered
-// beside whole characters, and kinds says which lengths of parts occur.
+// At byte level a token may hold a part of a character. Real vocabularies have
+// a few hundred such seams, so they have filters of their own that fit into the
+// first-level cache and mostly say no.
 type seams struct {
-	ascii  [128][2]uint64 // bit b of row a: a token spans a|b
-	bitmap []uint64
-	shift  uint
-	kinds  []kind
+	ascii [128][2]uint64 // bit b of row a: a token spans a|b
+	whole []uint64       // hashed pairs of whole characters
+	shift uint
+
+	kinds []kind
+	parts [1 << partBits / 64]uint64 // hashed pairs with a part on at least one side
+	lefts [1 << leftBits / 64]uint64 // hashed whole characters with a part on their right
+	tails [256][4]uint64             // last byte left, first byte right, of a part on the left
 
 	// Characters without a token matter where a run of them becomes one unk
 	// (fuse), or where they vanish and their neighbours meet (drop).
 	chars      *charTable
 	fuse, drop bool
 }
+
+const (
+	partBits = 14
+	leftBits = 12
+)
 
 // A kind of seam: the last left bytes of the character on the left and the
 // first right bytes of that on the right are in the token; 0 means all.
@@ -35,24 +45,21 @@ const (
 func newSeams(m *model, ms []merge) *seams {
 	z := &seams{}
 	words := 10
-	for 1<<words < len(ms)/4 { // 16 bits or more for each merge
+	for 1<<words < len(ms)/8 { // 8 bits or more for each merge
 		words++
 	}
-	words = min(words, 15)
-	z.bitmap, z.shift = make([]uint64, 1<<words), uint(64-words)
+	words = min(words, 14)
+	z.whole, z.shift = make([]uint64, 1<<words), uint(64-words)
 	seen := map[kind]bool{}
 	done := make([]bool, len(m.vocab.spans))
 	for _, x := range ms {
-		if done[x.joined] {
-			continue
+		if !done[x.joined] {
+			done[x.joined] = true
+			z.enter(m.vocab.bytes(x.joined), m.spaceAs, seen)
 		}
-		done[x.joined] = true
-		z.enter(m.vocab.bytes(x.joined), m.spaceAs, seen)
 	}
 	for k := range seen {
-		if k != (kind{}) {
-			z.kinds = append(z.kinds, k)
-		}
+		z.kinds = append(z.kinds, k)
 	}
 	return z
 }
@@ -77,7 +84,18 @@ func (z *seams) enter(t []byte, spaceAs rune, seen map[kind]bool) {
 			k.right = to - i
 		}
 		l, r := pack(t[from:i]), pack(t[i:to])
-		seen[k] = true
+		if k != (kind{}) {
+			seen[k] = true
+			h := pairHash(l, r)
+			z.parts[h>>(64-partBits+6)] |= 1 << (h & 63)
+			if k.left == 0 {
+				h = pairHash(l, 0)
+				z.lefts[h>>(64-leftBits+6)] |= 1 << (h & 63)
+			} else {
+				z.tails[t[i-1]][t[i]>>6] |= 1 << (t[i] & 63)
+			}
+			continue
+		}
 		z.set(l, r)
 		if spaceAs != 0 { // the raw text has a space where the token has its substitute
 			s := pack(utf8.AppendRune(nil, spaceAs))
@@ -122,17 +140,14 @@ func (z *seams) set(l, r uint32) {
 		z.ascii[l][r>>6] |= 1 << (r & 63)
 		return
 	}
-	h := (uint64(l)<<32 | uint64(r)) * mix1
-	h ^= h >> 29
-	h *= mix2
-	z.bitmap[h>>z.shift] |= 1 << (h & 63)
+	h := pairHash(l, r)
+	z.whole[h>>z.shift] |= 1 << (h & 63)
 }
 
-func (z *seams) has(l, r uint32) bool {
+func pairHash(l, r uint32) uint64 {
 	h := (uint64(l)<<32 | uint64(r)) * mix1
 	h ^= h >> 29
-	h *= mix2
-	return z.bitmap[h>>(z.shift&63)]>>(h&63)&1 != 0
+	return h * mix2
 }
 
 // between tells what may reach across from the character b[from:at] to
@@ -142,11 +157,24 @@ func (z *seams) between(b []byte, from, at, to int) (flags uint8) {
 		return uint8(z.ascii[a][c>>6] >> (c & 63) & 1)
 	}
 	l, r := pack(b[from:at]), pack(b[at:to])
-	if z.has(l, r) {
+	h := pairHash(l, r)
+	flags = uint8(z.whole[h>>(z.shift&63)] >> (h & 63) & 1) // spanned
+	if len(z.kinds) > 0 {
+		h = pairHash(l, 0)
+		if z.lefts[h>>(64-leftBits+6)]>>(h&63)&1 != 0 || z.tails[b[at-1]][b[at]>>6]>>(b[at]&63)&1 != 0 {
+			flags |= z.partsBetween(l, r, at-from, to-at)
+		}
+	}
+	if flags == 0 && z.unknown(b[from:at], b[at:to]) {
 		flags = spanned
 	}
+	return flags
+}
+
+// partsBetween is the rare part of between: l and r have wl and wr bytes.
+func (z *seams) partsBetween(l, r uint32, wl, wr int) (flags uint8) {
 	for _, k := range z.kinds {
-		if k.left >= at-from || k.right >= to-at {
+		if k.left >= wl || k.right >= wr {
 			continue
 		}
 		x, y := l, r
@@ -154,20 +182,19 @@ func (z *seams) between(b []byte, from, at, to int) (flags uint8) {
 			x &= 1<<(8*k.left) - 1
 		}
 		if k.right > 0 {
-			y >>= 8 * (to - at - k.right)
+			y >>= 8 * (wr - k.right)
 		}
-		if z.has(x, y) {
-			flags |= spanned
-			if k.left > 0 {
-				flags |= cutsLeft
-			}
-			if k.right > 0 {
-				flags |= cutsRight
-			}
+		h := pairHash(x, y)
+		if z.parts[h>>(64-partBits+6)]>>(h&63)&1 == 0 {
+			continue
 		}
-	}
-	if flags == 0 && z.unknown(b[from:at], b[at:to]) {
-		flags = spanned
+		flags |= spanned
+		if k.left > 0 {
+			flags |= cutsLeft
+		}
+		if k.right > 0 {
+			flags |= cutsRight
+		}
 	}
 	return flags
 }

@@ -12,12 +12,13 @@ const noID = ^uint32(0)
 // tokens maps ids to bytes and back. The bytes of all tokens lie in one blob,
 // so that a vocabulary is four allocations and no pointers for the collector.
 type tokens struct {
-	blob  []byte
-	spans []span   // by id; a hole has off noID
-	index []uint32 // open addressing by content, noID = free
-	shift uint
-	n     int               // tokens present
-	odd   map[string]uint32 // names in a byte-level vocabulary that spell no bytes
+	blob    []byte
+	spans   []span   // by id; a hole has off noID
+	index   []uint32 // open addressing by content, noID = free
+	shift   uint
+	n       int               // tokens present
+	longest int               // bytes of the longest
+	odd     map[string]uint32 // names in a byte-level vocabulary that spell no bytes
 }
 
 type span struct{ off, len uint32 }
@@ -44,6 +45,7 @@ func (v *tokens) add(id uint32, b []byte) error {
 	v.spans[id] = span{uint32(len(v.blob)), uint32(len(b))}
 	v.blob = append(v.blob, b...)
 	v.n++
+	v.longest = max(v.longest, len(b))
 	return nil
 }
 

@@ -41,7 +41,8 @@ func (t *Tokenizer) miss(dst []uint32, b []byte, i, j int, flag uint64, k0, k1 u
 // longer is word for more than 15 bytes, and for parts of words. flag is
 // partial or 0.
 func (t *Tokenizer) longer(dst []uint32, b []byte, i, j int, flag uint64, s *scratch) []uint32 {
-	if j-i > longKey {
+	// Long words beyond ASCII are clauses and rarely come again; their parts do.
+	if j-i > longKey || flag == 0 && b[j-1] >= utf8.RuneSelf {
 		return t.uncached(dst, b[i:j], flag, s)
 	}
 	k := longWord(b, i, j)
@@ -68,7 +69,7 @@ func (t *Tokenizer) uncached(dst []uint32, b []byte, flag uint64, s *scratch) []
 // fresh is word without looking for the whole word in the cache.
 func (t *Tokenizer) fresh(dst []uint32, b []byte, s *scratch) []uint32 {
 	m := t.model
-	if m.ignoreMerges {
+	if m.ignoreMerges && len(b) <= m.vocab.longest {
 		if id := m.vocab.find(b); id != noID {
 			return append(dst, id)
 		}
