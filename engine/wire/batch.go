@@ -50,6 +50,7 @@ type Decoder struct {
 	groups [maxGroups]kv.Attention // kind of each cache group, from its stores, for its removals
 	known  [maxGroups]bool
 	names  names
+	slow   bool // tests: decode repetitions like everything else
 	s      *scratch
 }
 
@@ -62,6 +63,7 @@ type scratch struct {
 	handles []kv.Handle
 	extras  []kv.Extra
 	copies  []int32
+	again   repeat
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -91,7 +93,7 @@ func (d *Decoder) Decode(payload []byte) (Batch, error) {
 	}
 	s := d.s
 	s.events, s.tokens, s.handles = s.events[:0], s.tokens[:0], s.handles[:0]
-	s.extras, s.copies = s.extras[:0], s.copies[:0]
+	s.extras, s.copies, s.again = s.extras[:0], s.copies[:0], repeat{}
 
 	b := Batch{Rank: NoRank}
 	r := reader{b: payload}

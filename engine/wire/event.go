@@ -30,6 +30,72 @@ func tagOf(name []byte) tag {
 	return foreign
 }
 
+// A field is what we know a value of an event by.
+type field uint8
+
+const (
+	fOther field = iota // nothing that we know
+	fType
+	fHashes
+	fParent
+	fTokens
+	fBlockSize
+	fLoraID
+	fMedium
+	fLoraName
+	fExtraKeys
+	fGroup
+	fSpec
+	fWindow
+	fCopies
+	fOrigin
+	fMetadata
+	fSalt
+	fMMKeys
+)
+
+var fieldNames = [...]string{fOther: "?", fType: "type", fHashes: "block_hashes", fParent: "parent_block_hash", fTokens: "token_ids", fBlockSize: "block_size", fLoraID: "lora_id", fMedium: "medium", fLoraName: "lora_name", fExtraKeys: "extra_keys", fGroup: "group_idx", fSpec: "kv_cache_spec_kind", fWindow: "kv_cache_spec_sliding_window", fCopies: "remaining_copy_counts", fOrigin: "origin", fMetadata: "metadata", fSalt: "cache_salt", fMMKeys: "mm_keys"}
+
+func fieldOf(key []byte) field {
+	switch string(key) {
+	case "type":
+		return fType
+	case "block_hashes":
+		return fHashes
+	case "parent_block_hash":
+		return fParent
+	case "token_ids":
+		return fTokens
+	case "block_size":
+		return fBlockSize
+	case "lora_id":
+		return fLoraID
+	case "medium":
+		return fMedium
+	case "lora_name":
+		return fLoraName
+	case "extra_keys":
+		return fExtraKeys
+	case "group_idx":
+		return fGroup
+	case "kv_cache_spec_kind":
+		return fSpec
+	case "kv_cache_spec_sliding_window":
+		return fWindow
+	case "remaining_copy_counts":
+		return fCopies
+	case "origin":
+		return fOrigin
+	case "metadata":
+		return fMetadata
+	case "cache_salt":
+		return fSalt
+	case "mm_keys":
+		return fMMKeys
+	}
+	return fOther
+}
+
 // maxBlock bounds the block size that we believe, in tokens. Hybrid models are
 // known with 2,176.
 const maxBlock = 1 << 20
@@ -39,7 +105,7 @@ const maxBlock = 1 << 20
 // memory, from the marks on.
 type fields struct {
 	tag       tag
-	bad       string // the first field that could not be read
+	bad       field // the first that could not be read, fOther: none
 	hasParent bool
 	reused    bool
 	hasCopies bool
@@ -56,6 +122,8 @@ type fields struct {
 	extraAt   int // where the value of extra_keys begins, 0: none
 	mmAt      int // where the value of mm_keys begins, 0: none
 	strTokens int // tokens that are strings
+	hashAt    int // the only hash is at [hashAt:hashEnd], hashEnd 0: not one
+	hashEnd   int
 
 	tokens, handles, extras, copies int // marks
 }
@@ -63,6 +131,11 @@ type fields struct {
 // event decodes one event. It fails only if the payload can't be read any further.
 func (d *Decoder) event(r *reader, b *Batch) bool {
 	s := d.s
+	if s.again.end > 0 && !d.slow && s.again.next(r, s) {
+		b.Blocks++
+		d.Stats.Events++
+		return true
+	}
 	start := r.i
 	f := fields{tokens: len(s.tokens), handles: len(s.handles), extras: len(s.extras), copies: len(s.copies)}
 	c := r.peek()
@@ -82,7 +155,7 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 		}
 	}
 	ok := false
-	if f.bad == "" {
+	if f.bad == fOther {
 		switch f.tag {
 		case stored:
 			ok = d.stored(r.b, &f, b)
@@ -92,8 +165,12 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 			ok = d.cleared(&f)
 		}
 	}
+	s.again = repeat{}
 	if ok {
 		d.Stats.Events++
+		if f.tag == removed && f.hashEnd > 0 && !f.hasCopies {
+			s.again = repeat{start: start, hash: f.hashAt, hashEnd: f.hashEnd, end: r.i}
+		}
 		return true
 	}
 	s.tokens, s.handles, s.extras, s.copies = s.tokens[:f.tokens], s.handles[:f.handles], s.extras[:f.extras], s.copies[:f.copies]
@@ -107,8 +184,8 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 		b.Lost++
 	}
 	d.Stats.Malformed++
-	what := f.bad
-	if what == "" {
+	what := fieldNames[f.bad]
+	if f.bad == fOther {
 		what = "type"
 	}
 	d.LastError = fmt.Errorf("wire: event at byte %d to %d of the payload: field %q can't be read", start, r.i, what)
@@ -123,21 +200,21 @@ func (d *Decoder) array(r *reader, f *fields) bool {
 		return false
 	}
 	for i := range n {
-		name := ""
+		id := fOther
 		switch {
 		case i == 0:
-			name = "type"
+			id = fType
 		case f.tag == stored && i < len(storedSlots):
-			name = storedSlots[i]
+			id = storedSlots[i]
 			if i == 7 && r.i < len(r.b) && isMap(r.b[r.i]) {
-				name = "metadata"
+				id = fMetadata
 			}
 		case f.tag == removed && i < len(removedSlots):
-			name = removedSlots[i]
+			id = removedSlots[i]
 		case f.tag == cleared && i == 1:
-			name = "medium"
+			id = fMedium
 		}
-		if !d.field(r, f, name) {
+		if !d.field(r, f, id) {
 			return false
 		}
 	}
@@ -145,9 +222,9 @@ func (d *Decoder) array(r *reader, f *fields) bool {
 }
 
 var (
-	storedSlots = [...]string{"type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium",
-		"lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window"}
-	removedSlots = [...]string{"type", "block_hashes", "medium", "group_idx"}
+	storedSlots = [...]field{fType, fHashes, fParent, fTokens, fBlockSize, fLoraID, fMedium,
+		fLoraName, fExtraKeys, fGroup, fSpec, fWindow}
+	removedSlots = [...]field{fType, fHashes, fMedium, fGroup}
 )
 
 // mapping reads the map form.
@@ -164,7 +241,7 @@ func (d *Decoder) mapping(r *reader, f *fields) bool {
 			}
 			continue
 		}
-		if !d.field(r, f, string(key)) {
+		if !d.field(r, f, fieldOf(key)) {
 			return false
 		}
 	}
@@ -173,65 +250,69 @@ func (d *Decoder) mapping(r *reader, f *fields) bool {
 
 // field reads the value of one field. It fails only if bytes are missing; a
 // value of the wrong type is skipped and remembered.
-func (d *Decoder) field(r *reader, f *fields, name string) bool {
+func (d *Decoder) field(r *reader, f *fields, id field) bool {
 	s := d.s
 	start := r.i
 	ok := true
-	switch name {
-	case "type":
+	switch id {
+	case fType:
 		var p []byte
 		if p, ok = r.bytes(); ok {
 			f.tag = tagOf(p)
 		}
-	case "block_hashes":
+	case fHashes:
 		s.handles, ok = readHandles(r, s.handles[:f.handles])
-	case "parent_block_hash":
+		f.hashEnd = 0
+		if len(s.handles) == f.handles+1 { // a list of one has a header of one byte
+			f.hashAt, f.hashEnd = start+1, r.i
+		}
+	case fParent:
 		if f.hasParent = !r.isNil(); f.hasParent {
 			f.parent, ok = readHandle(r)
 		}
-	case "token_ids":
+	case fTokens:
 		f.tokensAt = r.i
 		s.tokens, f.strTokens, ok = readTokens(r, s.tokens[:f.tokens])
-	case "block_size":
+	case fBlockSize:
 		f.blockSize, ok = smallOrNil(r, maxBlock)
-	case "lora_id":
+	case fLoraID:
 		if !r.isNil() {
 			f.loraID, ok = r.small(math.MinInt64, math.MaxInt64)
 		}
-	case "medium":
+	case fMedium:
 		f.medium, ok = bytesOrNil(r)
-	case "lora_name":
+	case fLoraName:
 		f.lora, ok = bytesOrNil(r)
-	case "cache_salt":
+	case fSalt:
 		f.salt, ok = bytesOrNil(r)
-	case "extra_keys":
+	case fExtraKeys:
 		if !r.isNil() {
 			f.extraAt = r.i
 			return r.skip(1)
 		}
-	case "mm_keys":
+	case fMMKeys:
 		if !r.isNil() {
 			f.mmAt = r.i
 			return r.skip(1)
 		}
-	case "group_idx":
+	case fGroup:
 		var v int32
 		v, ok = smallOrNil(r, math.MaxUint16)
 		f.group = uint16(v)
-	case "kv_cache_spec_kind":
+	case fSpec:
 		f.spec, ok = bytesOrNil(r)
-	case "kv_cache_spec_sliding_window":
+	case fWindow:
 		f.window, ok = smallOrNil(r, math.MaxInt32)
-	case "remaining_copy_counts":
+	case fCopies:
 		if f.hasCopies = !r.isNil(); f.hasCopies {
 			s.copies, ok = readCopies(r, s.copies[:f.copies])
 		}
-	case "origin":
+	case fOrigin:
 		var p []byte
 		if p, ok = bytesOrNil(r); ok {
 			f.reused = string(p) == "REUSED"
 		}
-	case "metadata":
+	case fMetadata:
 		if n, isMap := r.mapLen(); isMap {
 			return d.metadata(r, f, n)
 		}
@@ -242,8 +323,8 @@ func (d *Decoder) field(r *reader, f *fields, name string) bool {
 	if ok {
 		return true
 	}
-	if f.bad == "" {
-		f.bad = knownField(name)
+	if f.bad == fOther {
+		f.bad = id
 	}
 	r.i = start
 	return !r.short && r.skip(1)
@@ -259,9 +340,9 @@ func (d *Decoder) metadata(r *reader, f *fields, n int) bool {
 			}
 			continue
 		}
-		switch k := string(key); k {
-		case "cache_salt", "lora_name":
-			if !d.field(r, f, k) {
+		switch id := fieldOf(key); id {
+		case fSalt, fLoraName:
+			if !d.field(r, f, id) {
 				return false
 			}
 		default:
@@ -271,21 +352,6 @@ func (d *Decoder) metadata(r *reader, f *fields, n int) bool {
 		}
 	}
 	return true
-}
-
-// knownField returns a constant equal to name, so that name's bytes may change.
-func knownField(name string) string {
-	for _, k := range [...]string{"type", "cache_salt", "remaining_copy_counts", "origin"} {
-		if k == name {
-			return k
-		}
-	}
-	for _, k := range storedSlots {
-		if k == name {
-			return k
-		}
-	}
-	return "?"
 }
 
 func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
@@ -338,22 +404,24 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 // each evicted block, many in a row.
 func (d *Decoder) removed(f *fields, b *Batch) bool {
 	s := d.s
-	e := kv.Event{Kind: kv.Removed, Tier: tierOf(f.medium), Group: f.group, Handles: s.handles[f.handles:]}
+	tier, attention := tierOf(f.medium), kv.Dense
 	if int(f.group) < maxGroups && d.known[f.group] {
-		e.Attention = d.groups[f.group]
+		attention = d.groups[f.group]
 	}
-	if f.hasCopies && len(s.copies)-f.copies == len(e.Handles) {
-		e.Copies = s.copies[f.copies:]
+	handles := s.handles[f.handles:]
+	var copies []int32
+	if f.hasCopies && len(s.copies)-f.copies == len(handles) {
+		copies = s.copies[f.copies:]
 	}
-	b.Blocks += len(e.Handles)
-	if n := len(s.events); n > 0 && e.Copies == nil {
+	b.Blocks += len(handles)
+	if n := len(s.events); n > 0 && copies == nil {
 		p := &s.events[n-1]
-		if p.Kind == kv.Removed && p.Tier == e.Tier && p.Group == e.Group && p.Attention == e.Attention && p.Copies == nil {
+		if p.Kind == kv.Removed && p.Tier == tier && p.Group == f.group && p.Attention == attention && p.Copies == nil {
 			p.Handles = s.handles[f.handles-len(p.Handles):]
 			return true
 		}
 	}
-	s.events = append(s.events, e)
+	s.events = append(s.events, kv.Event{Kind: kv.Removed, Tier: tier, Attention: attention, Group: f.group, Handles: handles, Copies: copies})
 	return true
 }
 

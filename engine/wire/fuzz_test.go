@@ -33,6 +33,11 @@ func FuzzDecode(f *testing.F) {
 		if err == nil && payload[0] == 0x93 && rank != b.Rank {
 			t.Errorf("peeked rank %d, decoded %d", rank, b.Rank)
 		}
+		slow := Decoder{Seed: seed, slow: true}
+		b2, err2 := slow.Decode(payload)
+		if got, want := show(b, err, d.Stats), show(b2, err2, slow.Stats); got != want || b.Blocks != b2.Blocks {
+			t.Errorf("with repetitions\n%s\nwithout\n%s", got, want)
+		}
 		size := 0
 		for _, e := range b.Events {
 			size += len(e.Handles) + len(e.Tokens) + len(e.Extras)
