@@ -52,3 +52,23 @@ func (e *Engine) Backlog(now float64, estimate func(r *Request) (uncached, hit i
 	}
 	return w
 }
+
+// Warm fills an idle engine's cache with a prompt's blocks, as if requests had
+// left them there. Blocks beyond the pool's free ones are left out. The event
+// comes with the next step, or with Drain.
+func (e *Engine) Warm(blocks []kv.Hash) {
+	n := 0
+	var slots []int32
+	for n < len(blocks) && e.pool.free > 0 && !e.Holds(blocks[n]) {
+		i := e.take()
+		e.pool.name(i, blocks[n])
+		slots = append(slots, i)
+		n++
+	}
+	for k := len(slots) - 1; k >= 0; k-- {
+		e.pool.release(slots[k], false)
+	}
+	if n > 0 {
+		e.events = append(e.events, Event{Kind: kv.Stored, N: n, Hashes: blocks[:n]})
+	}
+}

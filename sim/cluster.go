@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"kvasir/kv"
 	"kvasir/model"
 )
 
@@ -30,6 +31,7 @@ type cluster struct {
 	source  source
 	router  router
 	metrics *metrics
+	warm    []kv.Hash
 
 	now     float64
 	queue   eventQueue
@@ -46,7 +48,7 @@ type cluster struct {
 
 func newCluster(w *Workload, config model.Config, replicas int) *cluster {
 	return &cluster{config: config, profile: config.Profile, source: w.start(config.Admission == model.Paged), metrics: newMetrics(replicas),
-		live: map[uint64]*request{}, tick: func(int) bool { return false }}
+		warm: w.warm, live: map[uint64]*request{}, tick: func(int) bool { return false }}
 }
 
 // launch adds n engines with empty caches.
@@ -56,6 +58,7 @@ func (c *cluster) launch(n int) error {
 		if err != nil {
 			return err
 		}
+		e.Warm(c.warm)
 		c.engines = append(c.engines, e)
 		c.ends = append(c.ends, -1)
 		c.version = append(c.version, 0)
@@ -63,6 +66,15 @@ func (c *cluster) launch(n int) error {
 	}
 	c.metrics.grow(len(c.engines))
 	return nil
+}
+
+// warmed tells the router what an engine held before its first request.
+func (c *cluster) warmed(r int) {
+	c.out.Events, c.out.Admitted = c.out.Events[:0], c.out.Admitted[:0]
+	c.engines[r].Drain(&c.out)
+	if len(c.out.Events) > 0 {
+		c.router.events(r, c.now, c.out.Events)
+	}
 }
 
 // at schedules do.

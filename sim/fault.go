@@ -223,7 +223,7 @@ func (g *gateways) revive(r int) {
 	if err != nil {
 		panic(err) // the same configuration has made an engine before
 	}
-	c.engines[r] = e
+	c.engines[r] = e // with an empty cache, whatever the workload warmed
 	g.each(func(k *core) error { return k.state(r, fleet.Up) })
 }
 
@@ -236,5 +236,6 @@ func (g *gateways) add(n int) {
 	}
 	for i := from; i < len(c.engines); i++ {
 		g.each(func(k *core) error { return k.join(i, c.engines[i], c.now) })
+		c.warmed(i)
 	}
 }

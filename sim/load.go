@@ -190,17 +190,18 @@ func hashes(ids []uint64) []kv.Hash {
 	return out
 }
 
-// sessionKey is the number that a session's name hashes to: FNV-1a with the
-// offset of experiments.md (section 4.2) over the name in single quotes, which is
-// how the reference simulator came by its keys from the cell files.
-func sessionKey(name string) uint64 {
+// sessionKey is the number that a session's name hashes to: that of the name in
+// single quotes, which is how the reference simulator came by its keys from the
+// cell files.
+func sessionKey(name string) uint64 { return fnvText("'" + name + "'") }
+
+// fnvText is FNV-1a with the offset of experiments.md (section 4.2), which is not
+// the usual one.
+func fnvText(s string) uint64 {
 	h := uint64(1469598103934665603)
-	mix := func(b byte) { h = (h ^ uint64(b)) * 1099511628211 }
-	mix('\'')
-	for i := range len(name) {
-		mix(name[i])
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
 	}
-	mix('\'')
 	return h
 }
 

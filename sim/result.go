@@ -27,6 +27,21 @@ func spread(v []float64) Spread {
 	return Spread{sum / float64(len(v)), at(.5), at(.95), at(.99)}
 }
 
+// linear returns the percentile with interpolation at (n-1)*p.
+func linear(v []float64, p float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	s := slices.Clone(v)
+	slices.Sort(s)
+	at := float64(len(s)-1) * p
+	i := int(at)
+	if i+1 >= len(s) {
+		return s[len(s)-1]
+	}
+	return s[i] + (s[i+1]-s[i])*(at-float64(i))
+}
+
 // A Result is what came of one policy under one seed. Times are in seconds, rates
 // and shares between 0 and 1, as experiments.md, section 3, defines them.
 type Result struct {
@@ -44,27 +59,28 @@ type Result struct {
 	TTFTHit    Spread  `json:"ttft_hit_s"`  // of requests with cached tokens
 	TTFTMiss   Spread  `json:"ttft_miss_s"` // of the others
 	E2E        Spread  `json:"e2e_s"`
-	TPOT       Spread  `json:"tpot_s"`           // mean time per output token after the first, by request
-	DecodeCV   float64 `json:"decode_cv"`        // in bins of 0.5 s, blocks of 16 tokens
-	PrefillCV  float64 `json:"prefill_cv"`       // same, of uncached prompt tokens without a first token
-	WorkCV     float64 `json:"work_cv"`          // of busy seconds over replicas
-	ContextCV  float64 `json:"context_cv"`       // of the engines' context tokens, at every 4th request
-	Stickiness float64 `json:"stickiness"`       // later requests of sessions on the replica of the one before
-	Homing     float64 `json:"homing"`           // later requests of sessions on the replica of the first
-	Makespan   float64 `json:"makespan_s"`       // last completion - first arrival
-	MaxShare   float64 `json:"max_share"`        // of requests, on one replica
-	Busy       float64 `json:"busy"`             // mean busy time over makespan
-	OutputRate float64 `json:"output_tok_s"`     // output tokens over makespan, all replicas
-	Phantom    float64 `json:"phantom"`          // prompt tokens believed cached there and not found, of all prompt tokens
-	Session    Spread  `json:"session_s"`        // first arrival to last completion, by session
-	Failed     int     `json:"failed"`           // requests lost with their engine after their first token
-	Rerouted   int     `json:"rerouted"`         // retried elsewhere after their engine died before it
-	Refused    int     `json:"refused"`          // tries while no replica could take them
-	LostEvents int     `json:"lost_batches"`     // batches of cache events that never arrived
-	Preempted  int     `json:"preemptions"`      // by paged engines
-	Share      []int   `json:"share"`            // requests by replica
-	Wall       float64 `json:"wall_s"`           // of the simulation itself, if a clock was given
-	Curves     *Curves `json:"curves,omitempty"` // if asked for
+	TPOT       Spread  `json:"tpot_s"`               // mean time per output token after the first, by request
+	DecodeCV   float64 `json:"decode_cv"`            // in bins of 0.5 s, blocks of 16 tokens
+	PrefillCV  float64 `json:"prefill_cv"`           // same, of uncached prompt tokens without a first token
+	WorkCV     float64 `json:"work_cv"`              // of busy seconds over replicas
+	ContextCV  float64 `json:"context_cv"`           // of the engines' context tokens, at every 4th request
+	Stickiness float64 `json:"stickiness"`           // later requests of sessions on the replica of the one before
+	Homing     float64 `json:"homing"`               // later requests of sessions on the replica of the first
+	Makespan   float64 `json:"makespan_s"`           // last completion - first arrival
+	MaxShare   float64 `json:"max_share"`            // of requests, on one replica
+	Busy       float64 `json:"busy"`                 // mean busy time over makespan
+	OutputRate float64 `json:"output_tok_s"`         // output tokens over makespan, all replicas
+	Phantom    float64 `json:"phantom"`              // prompt tokens believed cached there and not found, of all prompt tokens
+	Session    Spread  `json:"session_s"`            // first arrival to last completion, by session
+	SessionP99 float64 `json:"session_p99_linear_s"` // its 99th percentile, interpolated at (n-1)*0.99 as published benchmarks do
+	Failed     int     `json:"failed"`               // requests lost with their engine after their first token
+	Rerouted   int     `json:"rerouted"`             // retried elsewhere after their engine died before it
+	Refused    int     `json:"refused"`              // tries while no replica could take them
+	LostEvents int     `json:"lost_batches"`         // batches of cache events that never arrived
+	Preempted  int     `json:"preemptions"`          // by paged engines
+	Share      []int   `json:"share"`                // requests by replica
+	Wall       float64 `json:"wall_s"`               // of the simulation itself, if a clock was given
+	Curves     *Curves `json:"curves,omitempty"`     // if asked for
 }
 
 // Curves are what plots need.
@@ -137,7 +153,8 @@ func (c *cluster) result() Result {
 		r.MaxShare = float64(slices.Max(m.share)) / float64(m.routed)
 	}
 	r.Failed, r.Rerouted, r.Refused, r.LostEvents = m.failed, m.rerouted, m.refused, m.lost
-	r.Session = spread(m.sessions())
+	sessions := m.sessions()
+	r.Session, r.SessionP99 = spread(sessions), linear(sessions, .99)
 	if m.curves {
 		r.Curves = m.curvesOf(ttft, begin, end)
 	}

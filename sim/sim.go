@@ -58,7 +58,7 @@ type Progress struct {
 
 // A Report is the result of all runs: those of the first policy first, by seed.
 type Report struct {
-	Version int   `json:"version"`
+	Version int      `json:"version"`
 	Runs    []Result `json:"runs"`
 	// Stopped says that the context ended before the runs did: Runs has what was
 	// known by then, and Result.Partial marks the unfinished ones.
@@ -236,6 +236,9 @@ func (c *Config) build(a arm, seed uint64) (*cluster, error) {
 		return nil, err
 	}
 	cl.router = g
+	for i := range cl.engines {
+		cl.warmed(i)
+	}
 	return cl, g.schedule(c.Faults)
 }
 

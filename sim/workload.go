@@ -20,6 +20,7 @@ type Workload struct {
 	total         int                     // requests that it will make, 0 unknown
 	crowdReplicas int                     // fleet that its start times are for, 0 any
 	chains        func(yield func([]kv.Hash))
+	warm          []kv.Hash // a prompt that every cache holds from the start
 
 	once sync.Once
 	memo *names
