@@ -129,3 +129,42 @@ func (s *handleSet) add(h kv.Handle) bool {
 		i++
 	}
 }
+
+// A tagSet is a handleSet of tags, in half the memory.
+type tagSet struct {
+	slots []uint64 // stamp<<32 | tag
+	stamp uint32
+	shift uint
+}
+
+func (s *tagSet) reset(n int) {
+	size := 64
+	for size < 2*n {
+		size *= 2
+	}
+	if len(s.slots) != size && (len(s.slots) < size || size <= 1<<14 && len(s.slots) > 1<<16) {
+		s.slots, s.stamp = make([]uint64, size), 0
+	}
+	for s.shift = 0; 1<<(keyBits-s.shift) > len(s.slots) && s.shift < keyBits; {
+		s.shift++
+	}
+	if s.stamp++; s.stamp == 0 {
+		clear(s.slots)
+		s.stamp = 1
+	}
+}
+
+// add says that tag was there.
+func (s *tagSet) add(tag uint32) bool {
+	mask := uint32(len(s.slots) - 1)
+	v := uint64(s.stamp)<<32 | uint64(tag)
+	for i := tag >> s.shift & mask; ; i = (i + 1) & mask {
+		switch x := s.slots[i]; {
+		case uint32(x>>32) != s.stamp:
+			s.slots[i] = v
+			return false
+		case x == v:
+			return true
+		}
+	}
+}

@@ -1,13 +1,17 @@
 package index
 
-import "kvasir/kv"
+import (
+	"sync/atomic"
+
+	"kvasir/kv"
+)
 
 // setOf returns the holders of slot s.
 func (ix *Index) setOf(s slot) uint32 {
 	_, r := ix.rows.at(s.row())
 	id := r.sets.Load()
 	if id&inDetail != 0 {
-		id = ix.rows.detail(id)[s.pos()].Load()
+		id = ix.rows.detail(id)[s.pos()]
 	}
 	return id
 }
@@ -40,33 +44,79 @@ func (ix *Index) setMask(l *lane, s slot, mask uint8) {
 }
 
 // putSet stores the holders of one slot; counting references is the caller's.
-func (ix *Index) putSet(r uint32, pos int, id uint32) {
+func (ix *Index) putSet(r uint32, pos int, id uint32) { ix.putSets(r, pos, pos+1, id) }
+
+// putSets stores the holders of the slots from lo to hi-1.
+func (ix *Index) putSets(r uint32, lo, hi int, id uint32) {
 	_, m := ix.rows.at(r)
 	fill := int(m.fill.Load())
 	sets := m.sets.Load()
-	if sets&inDetail == 0 {
-		if fill == 1 {
-			m.sets.Store(id)
-			return
+	if lo == 0 && hi == fill {
+		m.sets.Store(id)
+		if sets&inDetail != 0 {
+			ix.epochs.retire(retiredDetail, sets)
 		}
+		return
+	}
+	if sets&inDetail == 0 {
 		d := ix.rows.allocDetail()
 		det := ix.rows.detail(d)
 		for i := range fill {
-			det[i].Store(sets)
+			det[i] = sets
 		}
-		det[pos].Store(id)
+		for i := lo; i < hi; i++ {
+			det[i] = id
+		}
 		m.sets.Store(d)
 		return
 	}
 	det := ix.rows.detail(sets)
-	det[pos].Store(id)
+	for i := lo; i < hi; i++ {
+		det.store(i, id)
+	}
 	for i := fill - 1; i >= 0; i-- {
-		if det[i].Load() != id {
+		if det[i] != id {
 			return
 		}
 	}
 	m.sets.Store(id)
 	ix.epochs.retire(retiredDetail, sets)
+}
+
+// loseRange makes l forget the slots from lo to hi-1 of a row, which it holds by
+// their shared names, once each, together with equal others: they are in set id.
+func (ix *Index) loseRange(l *lane, row uint32, lo, hi int, id uint32) {
+	n := hi - lo
+	l.recount(ix.sets.mask(id, l.id), 0, n)
+	rest := ix.sets.with(id, l.id, 0)
+	ix.sets.hold(rest, n)
+	s, m := ix.rows.at(row)
+	if rest == 0 {
+		gone := uint16((1<<n - 1) << lo)
+		names := s.handles(row)
+		for p := lo; p < hi; p++ {
+			if m.named>>p&1 == 1 {
+				ix.handles.delete(ix.keyOf(names[p]), uint32(slotAt(row, p)))
+			}
+		}
+		m.named &^= gone
+		m.alias &^= gone
+		m.extra &^= gone
+		m.live &^= gone
+		ix.blocks -= n
+	}
+	if m.live != 0 {
+		ix.putSets(row, lo, hi, rest)
+	} else {
+		ix.freeRow(row)
+	}
+	ix.sets.release(id, n, &ix.epochs)
+}
+
+// simple says that l's blocks have nothing but names and planes: no windows, no
+// ages.
+func (l *lane) simple() bool {
+	return l.kind == laneDense && l.page == 0 && len(l.t.lanes) <= 1 && l.limits == [len(l.limits)]*aging{}
 }
 
 // vacate cleans up after the last holder of s.
@@ -92,7 +142,7 @@ func (ix *Index) freeRow(r uint32) {
 	if sets := m.sets.Load(); sets&inDetail != 0 {
 		ix.epochs.retire(retiredDetail, sets)
 	}
-	ix.heads.delete(tagOf(sl.hashes(r)[0].Load()), r)
+	ix.heads.delete(tagOf(uint64(sl.hashes(r)[0])), r)
 	m.fill.Store(0)
 	m.sets.Store(0)
 	ix.epochs.retire(retiredRow, r)
@@ -114,11 +164,22 @@ func (ix *Index) reuse(kind retired, n uint32) {
 
 // head returns the row whose first block is h, or 0.
 func (ix *Index) head(h kv.Hash) uint32 {
-	p := ix.heads.probe(tagOf(uint64(h)))
-	for r := p.next(); r != 0; r = p.next() {
-		if s, m := ix.rows.peek(r); s != nil && m.fill.Load() > 0 && s.hashes(r)[0].Load() == uint64(h) {
-			return r
+	tag := tagOf(uint64(h))
+	s, b := ix.heads.segment(tag)
+	for range segBuckets {
+		e := s.e.bucket(b)
+		for i := range e {
+			if x := atomic.LoadUint64(&e[i]); matches(x, tag) {
+				r := uint32(x)
+				if sl, m := ix.rows.peek(r); sl != nil && m.fill.Load() > 0 && sl.hashes(r)[0] == h {
+					return r
+				}
+			}
 		}
+		if atomic.LoadUint64(&e[0])&overflowed == 0 {
+			break
+		}
+		b += bucketSize
 	}
 	return 0
 }
@@ -129,11 +190,11 @@ func (ix *Index) find(prev slot, h kv.Hash) slot {
 	if prev != 0 {
 		r, p := prev.row(), prev.pos()+1
 		s, m := ix.rows.at(r)
-		if p < int(m.fill.Load()) && s.hashes(r)[p].Load() == uint64(h) {
+		if p < int(m.fill.Load()) && s.hashes(r)[p] == h {
 			return slotAt(r, p)
 		}
 		if p == rowSlots {
-			if s, m := ix.rows.peek(r + 1); s != nil && m.fill.Load() > 0 && s.hashes(r + 1)[0].Load() == uint64(h) {
+			if s, m := ix.rows.peek(r + 1); s != nil && m.fill.Load() > 0 && s.hashes(r + 1)[0] == h {
 				return slotAt(r+1, 0)
 			}
 		}
@@ -166,10 +227,7 @@ func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 	if at == 0 {
 		r := ix.rows.alloc(prev.row())
 		s, m := ix.rows.at(r)
-		h := s.hashes(r)
-		for i, x := range hs {
-			h[i].Store(uint64(x))
-		}
+		copy(s.hashes(r)[:], hs)
 		m.depth = 0
 		if prev != 0 {
 			_, pm := ix.rows.at(prev.row())
@@ -184,24 +242,21 @@ func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 	}
 	r, p := at.row(), at.pos()
 	s, m := ix.rows.at(r)
-	h := s.hashes(r)
-	for i, x := range hs {
-		h[p+i].Store(uint64(x))
-	}
+	copy(s.hashes(r)[p:], hs)
 	switch sets := m.sets.Load(); {
 	case sets&inDetail != 0:
 		det := ix.rows.detail(sets)
 		for i := range hs {
-			det[p+i].Store(id)
+			det.store(p+i, id)
 		}
 	case sets != id:
 		d := ix.rows.allocDetail()
 		det := ix.rows.detail(d)
 		for i := range p {
-			det[i].Store(sets)
+			det[i] = sets
 		}
 		for i := range hs {
-			det[p+i].Store(id)
+			det[p+i] = id
 		}
 		m.sets.Store(d)
 	}

@@ -52,10 +52,12 @@ type Index struct {
 	hand        uint32
 	evictions   uint64
 
-	hashes []kv.Hash // scratch of one Apply
-	known  []slot
-	seen   handleSet
-	sink   uint64
+	hashes   []kv.Hash // scratch of one Apply
+	known    []slot
+	tags     []uint32
+	seen     handleSet
+	seenTags tagSet
+	sink     uint64
 }
 
 // New returns an empty index; it panics if c is invalid (see Config.Validate).
@@ -64,14 +66,14 @@ func New(c Config) *Index {
 		panic(err)
 	}
 	ix := &Index{
-		cfg:     c.withDefaults(),
+		cfg: c.withDefaults(), ahead: 64,
 		secret:  uint64(c.Seed.Root(kv.Key{Salt: "names of blocks"}, 0)),
 		byAlias: map[laneHandle]slot{}, aliasOf: map[laneSlot]kv.Handle{}, copies: map[uint64]int32{},
 		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},
 	}
 	ix.rows.init()
-	ix.heads.init()
-	ix.handles.init()
+	ix.heads.init(true)
+	ix.handles.init(false)
 	ix.sets.init()
 	for l := maxLanes - 1; l >= 0; l-- {
 		ix.freeLanes = append(ix.freeLanes, uint16(l))

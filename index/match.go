@@ -84,11 +84,11 @@ rows:
 		if n == 0 {
 			break
 		}
-		if h[n-1].Load() != uint64(q[d+n-1]) {
+		if h[n-1] != q[d+n-1] {
 			lo := 0 // blocks known to be equal: with the head none is known
 			for hi := n - 1; lo < hi; {
 				mid := (lo + hi) / 2
-				if h[mid].Load() == uint64(q[d+mid]) {
+				if h[mid] == q[d+mid] {
 					lo = mid + 1
 				} else {
 					hi = mid
@@ -108,7 +108,7 @@ rows:
 		} else {
 			det := ix.rows.detail(sets)
 			for i := range n {
-				if id := det[i].Load(); id != cur {
+				if id := det.load(i); id != cur {
 					cur = id
 					if !ix.step(sc, cur, d+i, bs, over) {
 						d += i
@@ -124,11 +124,15 @@ rows:
 		if d == len(q) {
 			break
 		}
-		// The next row is most often the next in memory.
+		// The next row is most often the next in memory. If it isn't the one, its
+		// blocks aren't q's, and then the table of heads is asked.
 		if n == rowSlots && (r+1)%slabRows != 0 {
-			if m := &s.row[(r+1)%slabRows]; m.fill.Load() > 0 && s.hashes(r + 1)[0].Load() == uint64(q[d]) {
-				r++
-				continue
+			m := &s.row[(r+1)%slabRows]
+			if k := min(int(m.fill.Load()), len(q)-d, rowSlots); k > 0 {
+				if h := s.hashes(r + 1); h[k-1] == q[d+k-1] || h[0] == q[d] {
+					r++
+					continue
+				}
 			}
 		}
 		if r = ix.head(q[d]); r == 0 {

@@ -25,22 +25,36 @@ func (ix *Index) keyOf(h kv.Handle) uint32 {
 	return tagOf(mum(uint64(h)^ix.secret, 0x9e3779b97f4a7c15))
 }
 
-// named returns the slot whose shared name is h, or 0.
+// named returns the slot whose shared name is h, with h's tag, or 0.
 func (ix *Index) named(h kv.Handle, tag uint32) slot {
-	p := ix.handles.probe(tag)
-	for ref := p.next(); ref != 0; ref = p.next() {
-		s := slot(ref)
-		sl, r := ix.rows.at(s.row())
-		if sl.handles(s.row())[s.pos()] == h && r.named>>s.pos()&1 == 1 {
-			return s
+	s, b := ix.handles.segment(tag)
+	for range segBuckets {
+		e := s.e.bucket(b)
+		for i := range e {
+			if x := e[i]; matches(x, tag) {
+				if at := slot(x); ix.isNamed(at, h) {
+					return at
+				}
+			}
 		}
+		if e[0]&overflowed == 0 {
+			break
+		}
+		b += bucketSize
 	}
 	return 0
 }
 
+func (ix *Index) isNamed(s slot, h kv.Handle) bool {
+	sl, r := ix.rows.at(s.row())
+	return sl.handles(s.row())[s.pos()] == h && r.named>>s.pos()&1 == 1
+}
+
 // resolve returns the slot that lane l holds by name h, or 0.
-func (ix *Index) resolve(l *lane, h kv.Handle) slot {
-	if s := ix.named(h, ix.keyOf(h)); s != 0 && ix.mask(s, l) != 0 && !ix.aliased(l, s) {
+func (ix *Index) resolve(l *lane, h kv.Handle) slot { return ix.resolveTag(l, h, ix.keyOf(h)) }
+
+func (ix *Index) resolveTag(l *lane, h kv.Handle, tag uint32) slot {
+	if s := ix.named(h, tag); s != 0 && ix.mask(s, l) != 0 && !ix.aliased(l, s) {
 		return s
 	}
 	if l.names > 0 {

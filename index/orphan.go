@@ -157,7 +157,7 @@ func (ix *Index) join(l *lane, handles []kv.Handle, r *Result) {
 			} else {
 				p := ix.resolve(l, h)
 				sl, _ := ix.rows.at(p.row())
-				ix.storeRun(&u, p, kv.Hash(sl.hashes(p.row())[p.pos()].Load()), o.tokens, o.unit, o.extras, r)
+				ix.storeRun(&u, p, sl.hashes(p.row())[p.pos()], o.tokens, o.unit, o.extras, r)
 			}
 			work = append(work, o.handles...)
 		}

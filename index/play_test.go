@@ -172,6 +172,7 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 		c.MaxBytes = minBytes
 	}
 	ix, tw := New(c), newTwin(c)
+	ix.ahead = []int{64, 3, 5, 2}[p.n(4)]
 	over, want := make([]kv.Overlap, p.targets), make([]kv.Overlap, p.targets)
 	compare := func(q *kv.Prompt, what string) {
 		t.Helper()
@@ -265,7 +266,7 @@ func (ix *Index) check(t *testing.T) {
 				continue
 			}
 			rows++
-			if got := ix.head(kv.Hash(s.hashes(r)[0].Load())); got != r {
+			if got := ix.head(s.hashes(r)[0]); got != r {
 				t.Fatalf("row %d is not found by its head, but %d", r, got)
 			}
 			live := uint16(0)

@@ -28,17 +28,27 @@ func told(ev *kv.Event, i int) int32 {
 }
 
 func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
-	if len(ev.Handles) >= 4 {
-		ix.touch(ev.Handles)
-	}
-	for i, h := range ev.Handles {
+	tags := ix.tagsOf(ev.Handles)
+	simple := l.simple() && len(ev.Copies) != len(ev.Handles)
+	for i := 0; i < len(ev.Handles); i++ {
+		h := ev.Handles[i]
+		if i%ix.ahead == 0 && len(tags)-i > 2 {
+			ix.sink = ix.handles.touch(tags[i:min(i+ix.ahead, len(tags))])
+		}
 		left := told(ev, i)
-		s := ix.resolve(l, h)
+		s := ix.resolveTag(l, h, tags[i])
 		var old uint8
 		if s != 0 {
 			old = ix.mask(s, l)
 		}
 		here := old & planesOf(ev.Tier)
+		if simple && old == planeOf(ev.Tier, false) {
+			if n := ix.removedRun(l, s, ev.Handles[i:]); n > 0 {
+				r.Removed += int32(n)
+				i += n - 1
+				continue
+			}
+		}
 		if here == 0 {
 			if !ix.removedOrphan(l, h, ev.Tier, left, r) {
 				r.Unknown++
@@ -66,15 +76,29 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 	}
 }
 
-// touch loads the buckets of names that are about to be looked up, so that their
-// cache misses overlap.
-func (ix *Index) touch(hs []kv.Handle) {
-	var x uint64
-	for _, h := range hs[:min(len(hs), 512)] {
-		s, at := ix.handles.segment(ix.keyOf(h))
-		x |= s.e[at].Load()
+// removedRun removes s and, in one go, the blocks before or behind it in its row
+// if they are the next to be removed: engines evict the ends of chains. It
+// returns how many; 0 if s needs more care.
+func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle) int {
+	sl, m := ix.rows.at(s.row())
+	if m.extra|m.alias != 0 {
+		return 0
 	}
-	ix.sink = x
+	names, id, p := sl.handles(s.row()), ix.setOf(s), s.pos()
+	next := func(q, k int) bool {
+		return k < len(hs) && names[q] == hs[k] && m.named>>q&1 == 1 && ix.setOf(slotAt(s.row(), q)) == id
+	}
+	lo, hi, n := p, p+1, 1
+	for lo > 0 && next(lo-1, n) {
+		lo--
+		n++
+	}
+	for n == hi-p && hi < int(m.fill.Load()) && next(hi, n) {
+		hi++
+		n++
+	}
+	ix.loseRange(l, s.row(), lo, hi, id)
+	return n
 }
 
 // cleared forgets t's blocks of a tier, or of all. It lets go of the lock
@@ -135,8 +159,15 @@ func (ix *Index) sweepRow(l *lane, row uint32, gone uint8) (stays bool) {
 		return false
 	}
 	n := int(m.fill.Load())
-	if sets := m.sets.Load(); sets&inDetail == 0 && ix.sets.mask(sets, l.id) == 0 {
-		return false
+	if sets := m.sets.Load(); sets&inDetail == 0 {
+		old := ix.sets.mask(sets, l.id)
+		if old == 0 {
+			return false
+		}
+		if old&^gone == 0 && m.extra|m.alias == 0 && (l.simple() || l.page != 0 && len(l.t.lanes) == 0) {
+			ix.loseRange(l, row, 0, n, sets)
+			return false
+		}
 	}
 	for p := n - 1; p >= 0 && m.fill.Load() != 0; p-- {
 		at := slotAt(row, p)

@@ -28,7 +28,7 @@ func slotAt(r uint32, p int) slot { return slot(r*rowSlots + uint32(p)) }
 
 // A slab is 1,024 rows: no pointers, so the collector never looks inside.
 type slab struct {
-	hash   [slabSlots]atomic.Uint64
+	hash   [slabSlots]kv.Hash   // of slots below fill; written before fill says so
 	handle [slabSlots]kv.Handle // the name that most holders use, if named; the writer's
 	row    [slabRows]row
 }
@@ -49,8 +49,12 @@ type row struct {
 
 const inDetail = 1 << 31
 
-// A detail has the holders of each slot of a row whose slots differ.
-type detail [rowSlots]atomic.Uint32
+// A detail has the holders of each slot of a row whose slots differ. Once it is
+// published, it is read and written atomically.
+type detail [rowSlots]uint32
+
+func (d *detail) load(pos int) uint32      { return atomic.LoadUint32(&d[pos]) }
+func (d *detail) store(pos int, id uint32) { atomic.StoreUint32(&d[pos], id) }
 
 const detailChunk = 256
 
@@ -100,8 +104,8 @@ func (m *rows) peek(r uint32) (*slab, *row) {
 }
 
 // hashes returns the hashes of row r in slab s.
-func (s *slab) hashes(r uint32) *[rowSlots]atomic.Uint64 {
-	return (*[rowSlots]atomic.Uint64)(s.hash[r%slabRows*rowSlots:])
+func (s *slab) hashes(r uint32) *[rowSlots]kv.Hash {
+	return (*[rowSlots]kv.Hash)(s.hash[r%slabRows*rowSlots:])
 }
 
 func (s *slab) handles(r uint32) *[rowSlots]kv.Handle {

@@ -1,6 +1,10 @@
 package index
 
-import "kvasir/kv"
+import (
+	"slices"
+
+	"kvasir/kv"
+)
 
 // A run is consecutive blocks to store: those of an event, or of an orphan that
 // was joined.
@@ -29,7 +33,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	if n == 0 {
 		return
 	}
-	if hasDuplicate(ev, &ix.seen) {
+	if ix.hasDuplicate(ev) {
 		r.skip(Cycle, n)
 		return
 	}
@@ -77,7 +81,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	} else if p := ix.parent(l, ev.Parent); p != 0 {
 		ok = true
 		sl, _ := ix.rows.at(p.row())
-		ix.storeRun(&u, p, kv.Hash(sl.hashes(p.row())[p.pos()].Load()), ev.Tokens, unit, ev.Extras, r)
+		ix.storeRun(&u, p, sl.hashes(p.row())[p.pos()], ev.Tokens, unit, ev.Extras, r)
 	}
 	if !ok {
 		ix.wait(&u, ev, unit, r)
@@ -122,10 +126,28 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 	l := u.l
 	hs := ix.cfg.Seed.Extend(ix.hashes[:0], parent, tokens, unit, extras)
 	ix.hashes = hs
-	known := ix.freeNames(u, hs, r)
+	ix.tagsOf(u.handles)
 	plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
 		(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
-	for i := 0; i < len(hs); {
+	for from := 0; from < len(hs); from += ix.ahead {
+		to := min(from+ix.ahead, len(hs))
+		ix.freeNames(u, hs, from, to, r)
+		prev = ix.storeBlocks(u, prev, hs[:to], from, plain, r)
+	}
+	if prev != 0 {
+		l.tail = prev
+	}
+	ix.age(l, u.tier, r)
+	if cap(ix.hashes) > 1<<16 {
+		ix.hashes, ix.known, ix.tags = nil, nil, nil
+	}
+}
+
+// storeBlocks stores the blocks of hs from number i on, and returns the slot of
+// the last.
+func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool, r *Result) slot {
+	l, from := u.l, i
+	for i < len(hs) {
 		s := ix.find(prev, hs[i])
 		if s == 0 {
 			if u.live != nil && !u.live[i] {
@@ -135,7 +157,7 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 			}
 			n, at := ix.newBlocks(u, prev, hs, i)
 			s = ix.create(prev, at, hs[i:i+n], single(l.id, u.plane(i)))
-			ix.name(u, s, i, n, known, plain, r)
+			ix.name(u, s, i, n, from, plain, r)
 			prev = s + slot(n) - 1
 			i += n
 			continue
@@ -151,27 +173,25 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 		prev = s + slot(n) - 1
 		i += n
 	}
-	if prev != 0 {
-		l.tail = prev
-	}
-	ix.age(l, u.tier, r)
-	if cap(ix.hashes) > 1<<16 {
-		ix.hashes, ix.known = nil, nil
-	}
+	return prev
 }
 
-// freeNames forgets blocks whose names the run gives to other blocks. It returns
-// for each handle the slot that has it as its shared name. Looking all of them
-// up in one go lets the cache misses overlap.
-func (ix *Index) freeNames(u *run, hs []kv.Hash, r *Result) []slot {
+// freeNames forgets blocks whose names blocks from to to-1 of the run take over.
+// It notes in ix.known the slots that have these as their shared names. Looking
+// them up in one go lets the cache misses overlap.
+func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
+	tags := ix.tags[from:to]
+	if len(tags) > 1 {
+		ix.sink = ix.handles.touch(tags)
+	}
 	known := ix.known[:0]
-	for _, h := range u.handles {
-		known = append(known, ix.named(h, ix.keyOf(h)))
+	for k, tag := range tags {
+		known = append(known, ix.named(u.handles[from+k], tag))
 	}
 	ix.known = known
 	l := u.l
-	for i, h := range u.handles {
-		s := known[i]
+	for i := from; i < to; i++ {
+		h, s := u.handles[i], known[i-from]
 		if s == 0 && l.names == 0 || u.live != nil && !u.live[i] {
 			continue
 		}
@@ -183,12 +203,39 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, r *Result) []slot {
 				continue
 			}
 		}
-		if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()].Load() != uint64(hs[i]) {
+		if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()] != hs[i] {
 			ix.drop(l, s)
 			r.Rebound++
 		}
 	}
-	return known
+}
+
+// hasDuplicate says that a handle occurs twice in ev, or is its own parent. Tags
+// decide; only where two are equal, handles are compared.
+func (ix *Index) hasDuplicate(ev *kv.Event) bool {
+	if len(ev.Handles) > 8 {
+		twice := false
+		ix.seenTags.reset(len(ev.Handles))
+		for _, h := range ev.Handles {
+			if ix.seenTags.add(ix.keyOf(h)) {
+				twice = true
+				break
+			}
+		}
+		if !twice {
+			return !ev.Root && slices.Contains(ev.Handles, ev.Parent)
+		}
+	}
+	return hasDuplicate(ev, &ix.seen)
+}
+
+// tagsOf returns the tags of hs, in scratch memory.
+func (ix *Index) tagsOf(hs []kv.Handle) []uint32 {
+	ix.tags = ix.tags[:0]
+	for _, h := range hs {
+		ix.tags = append(ix.tags, ix.keyOf(h))
+	}
+	return ix.tags
 }
 
 // newBlocks returns how many blocks from hs[i] on are new and go to one row, and
@@ -199,6 +246,13 @@ func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at sl
 		room -= at.pos()
 	}
 	room = min(room, len(hs)-i)
+	if room > 2 {
+		var tags [rowSlots]uint32
+		for k := range room {
+			tags[k] = tagOf(uint64(hs[i+k]))
+		}
+		ix.sink = ix.heads.touch(tags[1:room])
+	}
 	for n = 1; n < room; n++ {
 		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.head(hs[i+n]) != 0 {
 			break
@@ -214,25 +268,26 @@ func (ix *Index) same(s slot, hs []kv.Hash) int {
 	p := s.pos()
 	n := min(int(m.fill.Load())-p, len(hs))
 	for k := 1; k < n; k++ {
-		if h[p+k].Load() != uint64(hs[k]) {
+		if h[p+k] != hs[k] {
 			return k
 		}
 	}
 	return n
 }
 
-// name finishes n slots just created for l from s on: names and counts.
-func (ix *Index) name(u *run, s slot, i, n int, known []slot, plain bool, r *Result) {
+// name finishes n slots just created for l from s on, blocks i to i+n-1 of the
+// run: names and counts. ix.known begins with block from.
+func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 	l := u.l
 	sl, m := ix.rows.at(s.row())
 	names := sl.handles(s.row())
 	for k := range n {
 		h := u.handles[i+k]
-		if known[i+k] == 0 {
+		if ix.known[i+k-from] == 0 {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			ix.handles.insert(ix.keyOf(h), uint32(s)+uint32(k))
+			ix.handles.insert(ix.tags[i+k], uint32(s)+uint32(k))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}

@@ -8,14 +8,17 @@ import "sync/atomic"
 // and entries that don't fit go to the next bucket of their segment. It grows by
 // one segment of 32 KB at a time, so there are no long pauses and no garbage.
 //
-// One writer at a time; readers need no lock. A reader can miss an entry while
-// its segment splits, and can be handed a reference that was just deleted.
+// One writer at a time. With shared set, readers need no lock: they can miss an
+// entry while its segment splits, and can be handed a reference that was just
+// deleted.
 type table struct {
-	dir   atomic.Pointer[[]atomic.Pointer[segment]]
-	bits  uint // log2 of the directory's length
-	spare *segment
-	segs  int
-	n     int
+	shared bool
+	dir    atomic.Pointer[[]atomic.Pointer[segment]]
+	bits   uint // log2 of the directory's length
+	spare  *segment
+	memory []entries
+	segs   int
+	n      int
 }
 
 const (
@@ -23,7 +26,7 @@ const (
 	bucketSize = 8
 	segEntries = segBuckets * bucketSize
 	segFull    = segEntries * 4 / 5
-	segBytes   = segEntries*8 + 64
+	segBytes   = segEntries * 8
 	keyBits    = 31
 	maxDirBits = keyBits - 9
 
@@ -34,16 +37,19 @@ const (
 )
 
 // An entry is overflowed | tag<<32 | reference; reference 0 is an empty entry.
+type entries [segEntries]uint64
+
 type segment struct {
-	e     [segEntries]atomic.Uint64
+	e     *entries
 	n     int  // entries in use
 	over  int  // buckets with overflowed set
 	depth uint // bits of the directory that lead here
 }
 
-func (t *table) init() {
+func (t *table) init(shared bool) {
+	t.shared = shared
 	d := make([]atomic.Pointer[segment], 1)
-	d[0].Store(new(segment))
+	d[0].Store(&segment{e: new(entries)})
 	t.dir.Store(&d)
 	t.segs = 1
 }
@@ -58,63 +64,57 @@ func (t *table) segment(tag uint32) (*segment, uint32) {
 	return d[uint64(tag)*uint64(len(d))>>keyBits].Load(), tag % segBuckets * bucketSize
 }
 
-// A probe walks the references that may belong to a key.
-type probe struct {
-	s    *segment
-	at   uint32 // next entry
-	tag  uint32
-	left uint32 // entries until the whole segment was seen
+// bucket returns the entries from b on; readers without the lock load them
+// atomically.
+func (e *entries) bucket(b uint32) *[bucketSize]uint64 {
+	return (*[bucketSize]uint64)(e[b%segEntries:])
 }
 
-func (t *table) probe(tag uint32) probe {
-	s, at := t.segment(tag)
-	return probe{s, at, tag, segEntries}
-}
+// matches says that entry e has the given tag, and is in use.
+func matches(e uint64, tag uint32) bool { return uint32(e>>32)&tagMask == tag && uint32(e) != 0 }
 
-// next returns the next reference, or 0 if there is none.
-func (p *probe) next() uint32 {
-	for p.left > 0 {
-		i := p.at % segEntries
-		e := p.s.e[i].Load()
-		p.at++
-		p.left--
-		if p.at%bucketSize == 0 && p.s.e[p.at-bucketSize].Load()&overflowed == 0 {
-			p.left = 0
-		} else if p.at == segEntries {
-			p.at = 0
-		}
-		if uint32(e>>32)&tagMask == p.tag && uint32(e) != 0 {
-			return uint32(e)
-		}
+// touch loads the buckets of tags that are about to be looked up, so that their
+// cache misses overlap. It returns something that depends on them.
+func (t *table) touch(tags []uint32) (x uint64) {
+	d := *t.dir.Load()
+	n := uint64(len(d))
+	for _, tag := range tags {
+		x |= d[uint64(tag)*n>>keyBits].Load().e[tag%segBuckets*bucketSize]
 	}
-	return 0
+	return x
+}
+
+// put changes an entry.
+func (t *table) put(p *uint64, v uint64) {
+	if t.shared {
+		atomic.StoreUint64(p, v)
+	} else {
+		*p = v
+	}
 }
 
 // insert adds an entry; the caller knows that it isn't there.
 func (t *table) insert(tag, ref uint32) {
-	s, _ := t.segment(tag)
+	s, b := t.segment(tag)
 	for s.n >= segFull && s.depth < maxDirBits || s.over > segBuckets/2 && s.n < segFull/2 {
 		s = t.split(s, tag)
 	}
-	s.insert(tag, ref)
 	t.n++
-}
-
-func (s *segment) insert(tag, ref uint32) {
-	b := tag % segBuckets * bucketSize
+	v := uint64(tag)<<32 | uint64(ref)
 	for range segBuckets {
-		for i := b; i < b+bucketSize; i++ {
-			if e := s.e[i].Load(); uint32(e) == 0 {
-				s.e[i].Store(e&overflowed | uint64(tag)<<32 | uint64(ref))
+		e := s.e.bucket(b)
+		for i := range e {
+			if uint32(e[i]) == 0 {
+				t.put(&e[i], e[i]&overflowed|v)
 				s.n++
 				return
 			}
 		}
-		if e := s.e[b].Load(); e&overflowed == 0 {
-			s.e[b].Store(e | overflowed)
+		if e[0]&overflowed == 0 {
+			t.put(&e[0], e[0]|overflowed)
 			s.over++
 		}
-		b = (b + bucketSize) % segEntries
+		b += bucketSize
 	}
 	panic("index: a segment overflows") // segFull and maxDirBits exclude it
 }
@@ -124,18 +124,19 @@ func (t *table) delete(tag, ref uint32) bool {
 	s, b := t.segment(tag)
 	want := uint64(tag)<<32 | uint64(ref)
 	for range segBuckets {
-		for i := b; i < b+bucketSize; i++ {
-			if e := s.e[i].Load(); e&^overflowed == want {
-				s.e[i].Store(e & overflowed)
+		e := s.e.bucket(b)
+		for i := range e {
+			if e[i]&^overflowed == want {
+				t.put(&e[i], e[i]&overflowed)
 				s.n--
 				t.n--
 				return true
 			}
 		}
-		if s.e[b].Load()&overflowed == 0 {
+		if e[0]&overflowed == 0 {
 			return false
 		}
-		b = (b + bucketSize) % segEntries
+		b += bucketSize
 	}
 	return false
 }
@@ -154,53 +155,80 @@ func (t *table) split(s *segment, tag uint32) *segment {
 		t.dir.Store(&d)
 		t.bits++
 	}
-	low, high := t.take(), (*segment)(nil)
-	low.depth = s.depth
+	to := [2]*segment{t.take(), nil}
+	to[0].depth = s.depth
 	if !worn {
-		high = t.take()
-		low.depth++
-		high.depth = low.depth
+		to[1] = t.take()
+		to[0].depth++
+		to[1].depth = to[0].depth
 		t.segs++
 	}
-	for i := range s.e {
-		e := s.e[i].Load()
-		if uint32(e) == 0 {
-			continue
-		}
-		et := uint32(e>>32) & tagMask
-		if !worn && et>>(keyBits-low.depth)&1 == 1 {
-			high.insert(et, uint32(e))
-		} else {
-			low.insert(et, uint32(e))
-		}
-	}
+	s.spread(to, worn)
 	// the entries of the directory that lead to s are neighbours
 	span := 1 << (t.bits - s.depth)
 	first := int(tag>>(keyBits-s.depth)) * span
 	for i := range span {
 		if !worn && i >= span/2 {
-			d[first+i].Store(high)
+			d[first+i].Store(to[1])
 		} else {
-			d[first+i].Store(low)
+			d[first+i].Store(to[0])
 		}
 	}
-	t.spare = s
+	if t.shared { // a reader may still be in there
+		t.spare = nil
+	} else {
+		t.spare = s
+	}
 	s, _ = t.segment(tag)
 	return s
 }
 
-// take returns an empty segment: the spare one, or a new one. A reader that is
-// still in the spare one finds nothing there, or what it must reject.
+// spread moves the entries of s to the empty segments of to, by the bit that
+// tells them apart.
+func (s *segment) spread(to [2]*segment, worn bool) {
+	var used [2][segBuckets]uint8
+	shift := keyBits - to[0].depth
+	for _, e := range s.e {
+		if uint32(e) == 0 {
+			continue
+		}
+		tag := uint32(e>>32) & tagMask
+		side := uint32(0)
+		if !worn {
+			side = tag >> shift & 1
+		}
+		g, u := to[side], &used[side]
+		b := tag % segBuckets
+		for u[b] == bucketSize {
+			if p := &g.e[b*bucketSize]; *p&overflowed == 0 {
+				*p |= overflowed
+				g.over++
+			}
+			b = (b + 1) % segBuckets
+		}
+		g.e[b*bucketSize+uint32(u[b])] |= e &^ overflowed
+		u[b]++
+		g.n++
+	}
+}
+
+// segBatch is how many segments are allocated at a time: an array of exactly
+// 32 KB each, without the padding that single ones would get.
+const segBatch = 8
+
+// take returns an empty segment.
 func (t *table) take() *segment {
-	s := t.spare
-	if s == nil {
-		return new(segment)
+	if s := t.spare; s != nil {
+		t.spare = nil
+		clear(s.e[:])
+		s.n, s.over, s.depth = 0, 0, 0
+		return s
 	}
-	t.spare = nil
-	for i := range s.e {
-		s.e[i].Store(0)
+	if len(t.memory) == 0 {
+		t.memory = make([]entries, segBatch)
 	}
-	s.n, s.over, s.depth = 0, 0, 0
+	s := &segment{e: &t.memory[0]}
+	t.memory = t.memory[1:]
 	return s
 }
 
