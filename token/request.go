@@ -48,6 +48,32 @@ func fields(body []byte, f func(name string, value jsontext.Value) error) error 
 	return nil
 }
 
+// elements calls f with each element of the JSON array v.
+func elements(v jsontext.Value, f func(jsontext.Value) error) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		e, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unquoteExact reads a JSON string whose text we have to know exactly. A lone
+// surrogate has none (vLLM refuses it), and bytes that are not UTF-8 neither.
+func unquoteExact(v jsontext.Value, to *string) error {
+	b, err := jsontext.AppendUnquote(nil, v)
+	*to = string(b)
+	return err
+}
+
 func isNull(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == 'n' }
 
 // idPrompts reads a completions prompt that is written as token ids: [1,2,3] or

@@ -1,0 +1,306 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"kvasir/token/bpe"
+	"kvasir/token/chat"
+)
+
+// LocalConfig says how tokens are made in process. The zero value works.
+type LocalConfig struct {
+	// CacheBytes bounds the memory for the ids of texts' beginnings. Default
+	// 256 MiB; negative keeps none.
+	CacheBytes int64 `yaml:"cache_bytes"`
+	// Verify compares one in so many requests, token by token, with the engine's
+	// render. Default 200; negative: none.
+	Verify int `yaml:"verify"`
+}
+
+func (c LocalConfig) withDefaults() LocalConfig {
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 256 << 20
+	}
+	if c.Verify == 0 {
+		c.Verify = 200
+	}
+	return c
+}
+
+// Validate names the first field that is out of range.
+func (c LocalConfig) Validate() error {
+	if c.CacheBytes > 1<<40 {
+		return fmt.Errorf("tokens.local.cache_bytes: %d, want up to %d", c.CacheBytes, int64(1)<<40)
+	}
+	return nil
+}
+
+// A Model is what tokenizes one model's requests in process.
+type Model struct {
+	tok    *bpe.Tokenizer
+	chat   *chat.Renderer
+	noChat string   // why chats are not rendered here
+	before []uint32 // what the tokenizer puts before a text with special tokens
+	after  []uint32 // and after
+	maxLen int
+	space  uint64 // in the prefix cache
+	proof  proof
+}
+
+// NewModel joins a tokenizer and a renderer. renderer may be nil: then noChat says
+// why chats go to the engine. maxLen is the engine's --max-model-len, 0 if unknown.
+func NewModel(tok *bpe.Tokenizer, renderer *chat.Renderer, noChat string, maxLen int) *Model {
+	m := &Model{tok: tok, chat: renderer, noChat: noChat, maxLen: maxLen, space: spaces.Add(1)}
+	// The post-processor's tokens, found by an example.
+	with, without := tok.EncodeString(nil, "a", true), tok.EncodeString(nil, "a", false)
+	for i := 0; i+len(without) <= len(with); i++ {
+		if equalIDs(with[i:i+len(without)], without) {
+			m.before, m.after = with[:i:i], with[i+len(without):]
+			break
+		}
+	}
+	return m
+}
+
+var spaces atomic.Uint64 // one number per Model
+
+func equalIDs(a, b []uint32) bool {
+	for i := range a {
+		if i >= len(b) || a[i] != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// Local makes tokens in process for the models that it knows, and hands every
+// other request to next: models without files, templates in code that it doesn't
+// have, images, and models whose tokens have been proven wrong until they are
+// proven right again.
+type Local struct {
+	cfg    LocalConfig
+	next   Source
+	prefix *prefixes // nil: none
+	turn   atomic.Uint64
+	report func(Mismatch) // nil: nobody
+	asking chan struct{}  // one comparison at a time
+
+	mu     sync.RWMutex
+	models map[string]*Model // guarded by mu
+}
+
+// NewLocal returns a Local without models. report is told each mismatch.
+func NewLocal(cfg LocalConfig, next Source, report func(Mismatch)) *Local {
+	cfg = cfg.withDefaults()
+	l := &Local{cfg: cfg, next: next, report: report, models: map[string]*Model{}, asking: make(chan struct{}, 1)}
+	if cfg.CacheBytes > 0 {
+		l.prefix = newPrefixes(cfg.CacheBytes)
+	}
+	return l
+}
+
+// Set makes m the one that tokenizes for name; nil takes it away.
+func (l *Local) Set(name string, m *Model) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m == nil {
+		delete(l.models, name)
+		return
+	}
+	l.models[name] = m
+}
+
+func (l *Local) model(name string) *Model {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.models[name]
+}
+
+// Tokens implements Source.
+func (l *Local) Tokens(ctx context.Context, r *Request) Result {
+	m := l.model(r.Model)
+	if m == nil || r.Endpoint != Chat && r.Endpoint != Completions {
+		return l.next.Tokens(ctx, r)
+	}
+	if m.proof.demoted() {
+		res := l.next.Tokens(ctx, r)
+		l.compare(m, r, res) // the way back: by being right while nobody depends on it
+		return res
+	}
+	res, err := l.make(m, r)
+	var refused *chat.Refused
+	switch {
+	case err == nil:
+		if l.cfg.Verify > 0 && l.turn.Add(1)%uint64(l.cfg.Verify) == 0 {
+			l.verify(ctx, m, r, res)
+		}
+		return res
+	case errors.As(err, &refused):
+		return Result{Why: "the engine will refuse the request: " + refused.Reason}
+	}
+	res = l.next.Tokens(ctx, r)
+	if len(res.Prompts) == 0 {
+		res.Why = err.Error() + "; " + res.Why
+	}
+	return res
+}
+
+// make tokenizes r in process.
+func (l *Local) make(m *Model, r *Request) (Result, error) {
+	if r.Endpoint == Completions {
+		return l.completion(m, r.Body)
+	}
+	if m.chat == nil {
+		return Result{}, errors.New(m.noChat)
+	}
+	p, err := m.chat.Chat(r.Body)
+	if err != nil {
+		return Result{}, err
+	}
+	var ids []uint32
+	if p.Parts != nil {
+		if ids, err = p.Encode(nil, m.tok); err != nil {
+			return Result{}, err
+		}
+	} else {
+		ids = l.encode(m, p.Text, p.AddSpecialTokens)
+	}
+	if ids, err = l.truncate(m, p.Truncate, ids); err != nil {
+		return Result{}, err
+	}
+	return Result{Prompts: []Prompt{{IDs: ids}}, Salt: p.Salt, Source: "local"}, nil
+}
+
+// encode appends nothing that the tokenizer would not: special tokens before and
+// after only where they are asked for.
+func (l *Local) encode(m *Model, text string, addSpecial bool) []uint32 {
+	ids := make([]uint32, 0, len(text)/3+len(m.before)+len(m.after)+16)
+	if addSpecial {
+		ids = append(ids, m.before...)
+	}
+	if l.prefix != nil {
+		ids = l.prefix.encode(ids, m.tok, m.space, []byte(text))
+	} else {
+		ids = m.tok.EncodeString(ids, text, false)
+	}
+	if addSpecial {
+		ids = append(ids, m.after...)
+	}
+	return ids
+}
+
+func (l *Local) truncate(m *Model, t chat.Truncation, ids []uint32) ([]uint32, error) {
+	if !t.Set {
+		return ids, nil
+	}
+	if m.maxLen == 0 {
+		return nil, errors.New("truncate_prompt_tokens, and the engine did not tell its longest prompt")
+	}
+	return t.Apply(ids, m.maxLen)
+}
+
+// completion reads a prompt of text, or a list of them, as vLLM's
+// /v1/completions does: special tokens are added unless add_special_tokens is false.
+func (l *Local) completion(m *Model, body []byte) (Result, error) {
+	var texts []string
+	res := Result{Source: "local"}
+	special := true
+	err := fields(body, func(k string, v jsontext.Value) error {
+		switch k {
+		case "prompt":
+			var err error
+			texts, err = textPrompts(v)
+			return err
+		case "add_special_tokens":
+			special = v.Kind() != 'f'
+		case "cache_salt":
+			return unquote(v, &res.Salt)
+		case "truncate_prompt_tokens", "prompt_embeds", "suffix", "truncation_side":
+			if !isNull(v) {
+				return fmt.Errorf("%q changes the prompt in a way that only the engine knows", k)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	if len(texts) == 0 {
+		return Result{}, errors.New("the request has no prompt of text")
+	}
+	for _, t := range texts {
+		res.Prompts = append(res.Prompts, Prompt{IDs: l.encode(m, t, special)})
+	}
+	return res, nil
+}
+
+var errNotText = errors.New("the prompt is neither a text nor a list of texts")
+
+func textPrompts(v jsontext.Value) ([]string, error) {
+	var one string
+	switch v.Kind() {
+	case '"':
+		if err := unquoteExact(v, &one); err != nil {
+			return nil, err
+		}
+		return []string{one}, nil
+	case '[':
+	default:
+		return nil, errNotText
+	}
+	var out []string
+	err := elements(v, func(e jsontext.Value) error {
+		if e.Kind() != '"' {
+			return errNotText
+		}
+		if err := unquoteExact(e, &one); err != nil {
+			return err
+		}
+		out = append(out, one)
+		return nil
+	})
+	return out, err
+}
+
+// LocalStats says what a Local has done.
+type LocalStats struct {
+	Prefix PrefixStats
+	Models map[string]ModelStats
+}
+
+// ModelStats is the state of one model's proof.
+type ModelStats struct {
+	Compared, Mismatched uint64
+	Demoted              bool
+	NoChat               string
+}
+
+// Stats returns the state of the cache and of every model.
+func (l *Local) Stats() LocalStats {
+	out := LocalStats{Models: map[string]ModelStats{}}
+	if l.prefix != nil {
+		out.Prefix = l.prefix.snapshot()
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for name, m := range l.models {
+		s := m.proof.snapshot()
+		s.NoChat = m.noChat
+		out.Models[name] = s
+	}
+	return out
+}
+
+// textHash names a text in a log without showing it.
+func textHash(b []byte) string {
+	h := fnv.New64a()
+	h.Write(b)
+	return fmt.Sprintf("%016x", h.Sum64())
+}
