@@ -52,6 +52,7 @@ type Index struct {
 	hand        uint32
 	evictions   uint64
 
+	ahead    int       // lookups of names that are under way at once
 	hashes   []kv.Hash // scratch of one Apply
 	known    []slot
 	tags     []uint32
