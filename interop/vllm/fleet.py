@@ -4,6 +4,7 @@ is its own group and is ended by its id."""
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -14,9 +15,16 @@ import urllib.request
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port below the range that the system gives to outgoing connections: it must
+    still be free when an engine that was killed comes back to it."""
+    while True:
+        port = random.randrange(18000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def http(method, url, body=None, headers=None, timeout=60):
@@ -47,6 +55,14 @@ class Process:
 
     def send(self, number):
         os.killpg(self.process.pid, number)
+
+    def try_send(self, number):
+        """Sends a signal to the group, if there still is one."""
+        try:
+            if self.process is not None:
+                self.send(number)
+        except ProcessLookupError:
+            pass
 
     def stop(self, number=signal.SIGTERM, wait=20):
         if self.process is None:
@@ -111,19 +127,29 @@ class Engine(Process):
                 raise SystemExit(f"interop: the engine on port {self.port} is not healthy after {limit} s:\n{self.tail()}")
             time.sleep(0.2)
 
-    def running(self):
+    def metric(self, name):
+        """The sum of a vLLM metric over its labels."""
         text = http("GET", self.url + "/metrics")[2].decode()
-        return float(re.search(r'^vllm:num_requests_running\{.*\} (\S+)$', text, re.M)[1])
+        return sum(float(v) for v in re.findall(rf"^vllm:{name}(?:\{{.*\}})? (\S+)$", text, re.M))
+
+    def running(self):
+        return self.metric("num_requests_running")
 
     def name(self):
         return f"127.0.0.1:{self.port}"
 
 
 class Router(Process):
-    def __init__(self, binary, engines, run, extra=()):
+    """One kvasir serve; config is the text of its file, beside the flags."""
+
+    def __init__(self, binary, engines, run, config=""):
         self.port, self.admin_port = free_port(), free_port()
         super().__init__(run / f"kvasir-{self.port}.log")
-        self.binary, self.engines, self.extra = binary, engines, list(extra)
+        self.binary, self.engines, self.extra = binary, engines, []
+        if config:
+            file = run / f"kvasir-{self.port}.yaml"
+            file.write_text(config)
+            self.extra = ["--config", str(file)]
         self.url, self.admin = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.admin_port}"
 
     def start(self):
@@ -131,7 +157,13 @@ class Router(Process):
         for e in self.engines:
             args += ["--engine", e.url]
         self.spawn(args + self.extra)
-        self.wait_for(lambda f: all(r["state"] == "up" for r in f["replicas"]))
+        self.wait_for(lambda f: len(f["replicas"]) == len(self.engines), what="the admin listener")
+
+    def wait_up(self, *engines, limit=60):
+        """Waits until the engines (all, if none is named) are up and their streams exact."""
+        names = {e.name() for e in engines or self.engines}
+        self.wait_for(lambda f: all(r["state"] == "up" and all(k["trust"] == "exact" for k in r["ranks"]) for r in f["replicas"] if r["name"] in names),
+                      limit, f"{', '.join(sorted(names))} to be up and exact")
 
     def fleet(self):
         return get_json(self.admin + "/v1/kvasir/fleet")
@@ -151,16 +183,23 @@ class Router(Process):
             time.sleep(0.05)
         raise AssertionError(f"waited {limit} s for {what}; the fleet is {json.dumps(seen, indent=1)}\n{self.tail()}")
 
-    def quiet(self, window=0.25):
-        """Waits until no event has come for window seconds."""
-        def batches():
-            return [k.get("events", {}).get("batches") for r in self.fleet()["replicas"] for k in r["ranks"]]
-        last, since = batches(), time.monotonic()
-        while time.monotonic() - since < window:
+    def quiet(self, window=0.25, limit=30):
+        """Waits until no request is open and no event has come for window seconds."""
+        def state():
+            ranks = [k for r in self.fleet()["replicas"] for k in r["ranks"]]
+            return [(k.get("events") or {}).get("batches") for k in ranks], sum(k["requests"] for k in ranks)
+        (last, open_), since = state(), time.monotonic()
+        end = since + limit
+        while open_ or time.monotonic() - since < window:
+            assert time.monotonic() < end, f"not quiet after {limit} s: {open_} requests open, batches {last}"
             time.sleep(0.03)
-            now = batches()
+            now, open_ = state()
             if now != last:
                 last, since = now, time.monotonic()
+
+    def decisions(self, n):
+        """The latest receipts, newest first."""
+        return get_json(f"{self.admin}/v1/kvasir/decisions?limit={n}")["decisions"]
 
     def replica(self, engine):
         return next(r for r in self.fleet()["replicas"] if r["name"] == engine.name())
