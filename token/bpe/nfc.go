@@ -43,6 +43,10 @@ func nfcChange(b []byte) int {
 			}
 			continue
 		}
+		if isHanLead(b[i]) {
+			i += 3
+			continue
+		}
 		r, n := decode(b, i)
 		if runeClass(r)&checkNFC != 0 {
 			return i

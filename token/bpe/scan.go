@@ -105,6 +105,10 @@ func run(b []byte, i int, s set) int {
 		if c < utf8.RuneSelf {
 			break
 		}
+		if isHanLead(c) && s&setLo != 0 {
+			i += 3
+			continue
+		}
 		r, n := decode(b, i)
 		if !in(runeClass(r), s) {
 			break
@@ -113,6 +117,10 @@ func run(b []byte, i int, s set) int {
 	}
 	return i
 }
+
+// isHanLead says that a character with this first byte is one of U+5000 to
+// U+8FFF: three bytes, a letter (Lo), and a starter that NFC leaves alone.
+func isHanLead(c byte) bool { return c >= 0xE5 && c <= 0xE8 }
 
 // number returns the end of up to digits characters of \p{N}.
 func (p *scanner) number(b []byte, i int) int {

@@ -61,6 +61,11 @@ func upperLower(b []byte, i int) int {
 			i++
 			continue
 		}
+		if isHanLead(c) {
+			i += 3
+			both = i
+			continue
+		}
 		r, n := decode(b, i)
 		k := runeClass(r)
 		if !in(k, setUpper) {

@@ -61,6 +61,10 @@ func (g region) run(b []byte, i int, s set) int {
 			i++
 			continue
 		}
+		if g == han && isHanLead(b[i]) && s&setLo != 0 {
+			i += 3
+			continue
+		}
 		c, n := g.at(b, i)
 		if n == 0 || !in(c, s) {
 			break

@@ -167,3 +167,16 @@ func TestClasses(t *testing.T) {
 		}
 	}
 }
+
+// TestHanLead proves what isHanLead says of its range.
+func TestHanLead(t *testing.T) {
+	initClasses()
+	for r := rune(0x5000); r <= 0x8FFF; r++ {
+		if s := string(r); !isHanLead(s[0]) || len(s) != 3 || runeClass(r) != classLo {
+			t.Fatalf("U+%04X", r)
+		}
+	}
+	if s := string(rune(0x4FFF)) + string(rune(0x9000)); isHanLead(s[0]) || isHanLead(s[3]) {
+		t.Fatal("the neighbours are not in the range")
+	}
+}
