@@ -23,8 +23,11 @@ type (
 		direct bool // no type of ours has an attribute of this name: look in the dict at once
 	}
 	itemExpr  struct{ obj, index expr }
-	sliceExpr struct{ obj, start, stop, step expr }
-	callExpr  struct {
+	sliceExpr struct {
+		obj, start, stop, step expr
+		constant               bool // no variable is in it
+	}
+	callExpr struct {
 		fn   expr
 		args callArgs
 		// of a call of an attribute: the attribute, and the methods of that name
@@ -212,8 +215,13 @@ type (
 	raiseStmt struct{ pyType, message string }
 )
 
-func (t textStmt) exec(s *state) flow { s.out = append(s.out, t.text...); return goOn }
-func (f flowStmt) exec(*state) flow   { return f.flow }
-func (r raiseStmt) exec(*state) flow  { fail(r.pyType, "%s", r.message); return goOn }
+func (t textStmt) exec(s *state) flow {
+	s.out = append(s.out, t.text...)
+	s.checkOutput()
+	return goOn
+}
+
+func (f flowStmt) exec(*state) flow  { return f.flow }
+func (r raiseStmt) exec(*state) flow { fail(r.pyType, "%s", r.message); return goOn }
 
 func (n *nsTarget) eval(*state) Value { return Value{} }

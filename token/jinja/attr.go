@@ -50,6 +50,9 @@ var dunders = setOf(`__class__ __doc__ __delattr__ __dir__ __eq__ __format__ __g
 func (s *state) getAttr(obj Value, name string) Value {
 	switch obj.kind {
 	case KindUndefined, KindMissing:
+		if dunders[name] {
+			return hidden(obj, name)
+		}
 		undefinedFail(obj)
 	case KindNamespace:
 		if v := obj.ref.(*namespace).attrs.Get(name); v.kind != KindMissing {

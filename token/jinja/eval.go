@@ -93,10 +93,10 @@ func (sl *sliceExpr) eval(s *state) Value {
 	case KindList, KindTuple:
 		items := obj.items()
 		lo, n := sliceRange(len(items), lo, hi, step, hasLo, hasHi)
-		s.step(n / 4)
 		if step == 1 {
 			return Value{kind: obj.kind, ref: &List{items[lo : lo+n : lo+n]}}
 		}
+		s.makeValues(n)
 		out := make([]Value, n)
 		for i := range out {
 			out[i] = items[lo+i*step]
@@ -110,8 +110,15 @@ func (sl *sliceExpr) eval(s *state) Value {
 	case KindUndefined, KindMissing:
 		undefinedFail(obj)
 	}
-	// environment.getitem gives undefined for what has no items
-	return Value{kind: KindUndefined, ref: &undefined{hint: typeName(obj) + " object has no element slice"}}
+	if sl.constant {
+		// an error or undefined, depending on what jinja2's optimizer makes of its surroundings
+		failUnsupported("a slice of a constant %s", typeName(obj))
+	}
+	if obj.kind == KindDict {
+		fail("TypeError", "unhashable type: 'slice'")
+	}
+	fail("TypeError", "'%s' object is not subscriptable", typeName(obj))
+	return obj
 }
 
 // sliceRange turns Python's slice bounds into a first index and a count.
@@ -174,6 +181,7 @@ func (s *state) sliceString(v Value, lo, hi, step int, hasLo, hasHi bool) Value 
 		out.str = string(b)
 		return out
 	}
+	s.take(4 * len(str))
 	runes := []rune(str)
 	first, n := sliceRange(len(runes), lo, hi, step, hasLo, hasHi)
 	var b strings.Builder
@@ -200,14 +208,8 @@ func asBool(e expr) boolExpr {
 	return valueTest{e}
 }
 
-// truth is Truth for values inside a render: hidden attributes complain.
+// truth is Truth, in the form of a boolExpr.
 func (v Value) truth(*state) bool {
-	if v.kind == KindUndefined {
-		if u, ok := v.ref.(*undefined); ok && u.security {
-			undefinedFail(v)
-		}
-		return false
-	}
 	return v.Truth()
 }
 
@@ -241,6 +243,7 @@ func (c *condExpr) eval(s *state) Value {
 }
 
 func (l *listExpr) eval(s *state) Value {
+	s.makeValues(len(l.items))
 	items := make([]Value, len(l.items))
 	for i, x := range l.items {
 		items[i] = x.eval(s)
@@ -336,7 +339,7 @@ func (s *state) repeat(a, n Value) Value {
 	if len(items) > 0 && count > s.limits.Steps/len(items) {
 		failLimit("a list of more than %d elements", s.limits.Steps)
 	}
-	s.step(len(items) * count)
+	s.makeValues(len(items) * count)
 	out := make([]Value, 0, len(items)*count)
 	for range count {
 		out = append(out, items...)
@@ -419,7 +422,7 @@ func (s *state) add(a, b Value) Value {
 		undefinedFail(b) // Undefined has __radd__
 	case (a.kind == KindList || a.kind == KindTuple) && a.kind == b.kind:
 		x, y := a.items(), b.items()
-		s.step(len(x) + len(y))
+		s.makeValues(len(x) + len(y))
 		return Value{kind: a.kind, ref: &List{append(append(make([]Value, 0, len(x)+len(y)), x...), y...)}}
 	case a.kind == KindString || a.kind == KindList || a.kind == KindTuple:
 		fail("TypeError", "can only concatenate %s (not \"%s\") to %s", typeName(a), typeName(b), typeName(a))

@@ -134,9 +134,6 @@ func (s *state) iterate(v Value) cursor {
 	case KindList, KindTuple:
 		return cursor{list: v.items()}
 	case KindUndefined, KindMissing:
-		if u, ok := v.ref.(*undefined); ok && u.security {
-			undefinedFail(v)
-		}
 		return cursor{}
 	case KindIterator:
 		return cursor{pull: v.ref.(*iterator).next}
@@ -157,20 +154,20 @@ func (s *state) collect(v Value) []Value {
 			if !ok {
 				return out
 			}
-			s.step(1)
+			s.makeValues(1)
 			out = append(out, x)
 		}
 	case KindString:
-		s.step(len(v.str))
+		s.makeValues(len(v.str))
 		out = make([]Value, 0, len(v.str))
 		for i, n := 0, 0; i < len(v.str); i += n {
 			n = runeLen(v.str[i:])
-			out = append(out, Value{kind: KindString, markup: v.markup, str: v.str[i : i+n]})
+			out = append(out, Str(v.str[i:i+n])) // plain, of Markup too
 		}
 		return out
 	case KindDict:
 		d := v.ref.(*Dict)
-		s.step(d.Len())
+		s.makeValues(d.Len())
 		out = make([]Value, d.Len())
 		for i := range out {
 			out[i] = d.entries[i].keyValue()
@@ -178,7 +175,7 @@ func (s *state) collect(v Value) []Value {
 		return out
 	case KindView:
 		w := v.ref.(*view)
-		s.step(w.dict.Len())
+		s.makeValues(3 * w.dict.Len()) // pairs
 		out = make([]Value, w.dict.Len())
 		for i := range out {
 			out[i] = w.at(i)
@@ -186,7 +183,7 @@ func (s *state) collect(v Value) []Value {
 		return out
 	case KindRange:
 		r := v.ref.(*pyRange)
-		s.step(r.len())
+		s.makeValues(r.len())
 		out = make([]Value, r.len())
 		for i := range out {
 			out[i] = r.at(i)
@@ -237,7 +234,7 @@ func (s *state) loop(f *forStmt, v Value, depth int) {
 	}
 	ran := false
 	name, single := f.target.(*nameExpr)
-	for {
+	for stop := false; !stop; {
 		var x Value
 		var ok bool
 		if lo != nil {
@@ -248,7 +245,6 @@ func (s *state) loop(f *forStmt, v Value, depth int) {
 		if !ok {
 			break
 		}
-		ran = true
 		s.step(1)
 		f.scope.clear(fr)
 		if single {
@@ -259,8 +255,11 @@ func (s *state) loop(f *forStmt, v Value, depth int) {
 		if lo != nil {
 			fr.slots[f.loopSlot] = Value{kind: KindObject, ref: lo}
 		}
-		if s.run(f.body) == breakLoop {
-			break
+		switch s.run(f.body) {
+		case breakLoop:
+			stop = true
+		case goOn:
+			ran = true // jinja2 notes it at the end of the body: break and continue pass it by
 		}
 	}
 	f.scope.clear(fr)
@@ -325,7 +324,7 @@ func (l *loopObject) length(s *state) int {
 		if !ok {
 			return l.index + 1 + len(l.ahead)
 		}
-		s.step(1)
+		s.makeValues(1)
 		l.ahead = append(l.ahead, x)
 	}
 }

@@ -128,7 +128,11 @@ func init() {
 		"count":  lengthFilter,
 		"lower":  textFilter(pyLower),
 		"upper":  textFilter(pyUpper),
-		"title":  textFilter(titleFilter),
+		"title": func(s *state, v Value, _ args) Value {
+			text := toStr(v)
+			s.charge(len(text))
+			return Str(titleFilter(text))
+		},
 		"pprint": func(_ *state, v Value, _ args) Value { return Str(prettyPrint(v)) },
 		"replace": func(s *state, v Value, a args) Value {
 			n := -1
@@ -237,7 +241,17 @@ func truncFloat(f float64) Value {
 
 // indentFilter puts blanks before all lines but the first.
 func indentFilter(s *state, v Value, a args) Value {
-	v = softStr(v)
+	switch v.kind {
+	case KindString:
+	case KindUndefined, KindMissing:
+		undefinedFail(v)
+	case KindList:
+		fail("AttributeError", "'list' object has no attribute 'splitlines'")
+	case KindTuple:
+		fail("TypeError", "can only concatenate tuple (not \"str\") to tuple")
+	default:
+		fail("TypeError", "unsupported operand type(s) for +=: '%s' and 'str'", typeName(v))
+	}
 	pad := ""
 	if w := a.get(0, "width"); w.kind == KindString {
 		pad = w.str
@@ -366,7 +380,6 @@ func stripTags(text string) string {
 }
 
 func truncateFilter(s *state, v Value, a args) Value {
-	v = softStr(v)
 	n := a.integer(0, "length", 255)
 	kill := a.bool(1, "killwords", false)
 	end := a.str(2, "end", "...")
@@ -380,8 +393,11 @@ func truncateFilter(s *state, v Value, a args) Value {
 	if leeway < 0 {
 		fail("AssertionError", "expected leeway >= 0, got %d", leeway)
 	}
-	if runeCount(v.str) <= n+leeway {
+	if size, _ := lengthFilter(s, v, args{}).AsInt(); int(size) <= n+leeway {
 		return v
+	}
+	if v.kind != KindString {
+		failUnsupported("truncate of a %s", typeName(v))
 	}
 	cut := v.str[:byteOffset(v.str, n-runeCount(end))]
 	if !kill {
@@ -439,10 +455,7 @@ func tojsonFilter(s *state, v Value, a args) Value {
 
 // prettyPrint is pprint.pformat for what fits a line: keys are sorted.
 func prettyPrint(v Value) string {
-	text := toStr(sortedKeys(v))
-	if v.kind == KindString {
-		text = string(appendQuoted(nil, v.str))
-	}
+	text := string(appendRepr(nil, sortedKeys(v), 0))
 	if len(text) > 79 {
 		failUnsupported("pprint of more than a line")
 	}

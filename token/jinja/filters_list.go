@@ -27,7 +27,7 @@ func listFilters() map[string]filterFunc {
 		},
 		"list": func(s *state, v Value, _ args) Value {
 			items := s.collect(v)
-			s.step(len(items))
+			s.makeValues(len(items))
 			return ListOf(append([]Value(nil), items...))
 		},
 		"items": func(s *state, v Value, _ args) Value {
@@ -50,7 +50,7 @@ func listFilters() map[string]filterFunc {
 		"dictsort": dictsortFilter,
 		"sort": func(s *state, v Value, a args) Value {
 			items := append([]Value(nil), s.collect(v)...)
-			s.step(8 * len(items))
+			s.makeValues(4 * len(items))
 			fold := !a.bool(1, "case_sensitive", false)
 			key := func(x Value) Value { return lowered(x, fold) }
 			if attr := a.get(2, "attribute"); attr.kind == KindString {
@@ -206,7 +206,7 @@ func dictsortFilter(s *state, v Value, a args) Value {
 		fail("FilterArgumentError", `You can only sort by either "key" or "value"`)
 	}
 	fold := !a.bool(0, "case_sensitive", false)
-	s.step(8 * d.Len())
+	s.makeValues(8 * d.Len())
 	items := make([]Value, d.Len())
 	for i := range items {
 		items[i] = tupleOf(d.entries[i].keyValue(), d.entries[i].val)
@@ -267,7 +267,7 @@ func batchFilter(_ *state, v Value, a args) Value {
 			if !ok {
 				break
 			}
-			s.step(1)
+			s.makeValues(1)
 			row = append(row, x)
 			if len(row) == n {
 				return ListOf(row), true
@@ -277,7 +277,7 @@ func batchFilter(_ *state, v Value, a args) Value {
 			return Value{}, false
 		}
 		if fill.kind != KindMissing && fill.kind != KindNone && n > len(row) {
-			s.step(n)
+			s.makeValues(n)
 			for len(row) < n {
 				row = append(row, fill)
 			}
@@ -308,6 +308,7 @@ func sliceFilter(_ *state, v Value, a args) Value {
 		if i < extra {
 			offset++
 		}
+		s.makeValues(per + 1)
 		row := append([]Value(nil), items[start:offset+(i+1)*per]...)
 		if fill.kind != KindMissing && fill.kind != KindNone && i >= extra {
 			row = append(row, fill)
@@ -321,7 +322,7 @@ func groupbyFilter(s *state, v Value, a args) Value {
 	attr, def := a.get(0, "attribute"), a.get(1, "default")
 	fold := !a.bool(2, "case_sensitive", false)
 	items := append([]Value(nil), s.collect(v)...)
-	s.step(8 * len(items))
+	s.makeValues(4 * len(items))
 	key := func(x Value) Value { return lowered(s.attrOf(x, attr, def), fold) }
 	sortValues(items, key, false)
 	var out []Value

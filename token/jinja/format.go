@@ -114,7 +114,9 @@ func (s *state) percent(v, arg Value) Value {
 		s.charge(len(text) + sp.width)
 		b.WriteString(text)
 	}
-	if !named && (single && next == 0 && arg.kind != KindDict || !single && next < len(arg.items())) {
+	// Python lets what has items, but is no tuple or str, pass as a mapping that nobody asked
+	mapping := arg.kind == KindDict || arg.kind == KindList || arg.kind == KindRange || arg.kind == KindUndefined
+	if !named && (single && next == 0 && !mapping || !single && next < len(arg.items())) {
 		fail("TypeError", "not all arguments converted during string formatting")
 	}
 	return like(v, b.String())

@@ -28,6 +28,7 @@ func (m *macroFunc) call(s *state, a args) Value {
 		failLimit("macros that call each other more than %d levels deep", s.limits.Depth)
 	}
 	s.step(4)
+	s.take(64)
 	fr := s.newFrame(m)
 	saved, line := s.frame, s.line
 	s.frame = fr

@@ -12,13 +12,11 @@ func (p *parser) name(name string) *nameExpr {
 	return n
 }
 
-// tuple reads an expression or, when there are commas, a tuple. noCond leaves "if" to the caller
-// ({% for x in y if z %}); stop is a name that ends an empty tuple.
+// tuple reads an expression or, when there are commas, a tuple. Without cond an "if" is left to the
+// caller ({% for x in y if z %}); stop is a name that ends an empty tuple.
 func (p *parser) tuple(cond, explicit bool, stop ...string) expr {
-	noCond := len(stop) > 0
-	_ = cond
 	one := p.expression
-	if noCond {
+	if !cond {
 		one = p.or
 	}
 	var items []expr
@@ -329,6 +327,12 @@ func (p *parser) subscript(e expr) expr {
 	p.expectOp("]")
 	if len(args) == 1 && !tuple {
 		if sl, ok := args[0].(*sliceExpr); ok {
+			sl.constant = true
+			walkExpr(sl, func(n any) {
+				if _, ok := n.(*nameExpr); ok {
+					sl.constant = false
+				}
+			})
 			return sl
 		}
 		return &itemExpr{e, args[0]}
@@ -349,7 +353,7 @@ func (p *parser) subscribed(obj expr) expr {
 			if colons == 0 {
 				return parts[0]
 			}
-			return &sliceExpr{obj, parts[0], parts[1], parts[2]}
+			return &sliceExpr{obj: obj, start: parts[0], stop: parts[1], step: parts[2]}
 		case p.isOp(":"):
 			p.pos++
 			if colons++; colons > 2 {
@@ -496,7 +500,7 @@ func fold(e expr) (out expr) {
 			out = e // it fails when it is run
 		}
 	}()
-	s := &state{limits: DefaultLimits}
+	s := &state{limits: Limits{Steps: 1000, Output: 1 << 12, Memory: 1 << 16, Depth: 1}}
 	return &constExpr{e.eval(s)}
 }
 

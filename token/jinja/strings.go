@@ -381,7 +381,7 @@ func splitMethod(fromRight bool) stringMethod {
 }
 
 func (s *state) textList(v Value, parts []string) Value {
-	s.step(len(parts))
+	s.makeValues(len(parts))
 	out := make([]Value, len(parts))
 	for i, p := range parts {
 		out[i] = like(v, p)

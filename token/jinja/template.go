@@ -12,18 +12,20 @@ package jinja
 
 import (
 	"time"
+	"unsafe"
 )
 
 // Limits bounds one render.
 type Limits struct {
 	Steps  int // statements, calls and loop turns, plus one per 16 bytes of text made
 	Output int // bytes
+	Memory int // bytes of text and values made in all, whether they are still used or not
 	Depth  int // calls of macros inside macros
 }
 
 // DefaultLimits lets pass what real conversations need (a turn takes some 50 steps) and stops a
 // runaway template within about a second.
-var DefaultLimits = Limits{Steps: 20_000_000, Output: 64 << 20, Depth: 100}
+var DefaultLimits = Limits{Steps: 20_000_000, Output: 64 << 20, Memory: 512 << 20, Depth: 100}
 
 // Env is what a render may know of the world.
 type Env struct {
@@ -115,6 +117,7 @@ type state struct {
 	args   []Value // stack of the arguments of calls
 	line   int
 	steps  int
+	memory int
 	depth  int
 	block  Value // the text that {% filter %} and {% set x | f %} work on
 	limits Limits
@@ -135,6 +138,23 @@ func (s *state) charge(n int) {
 		failLimit("a text of %d bytes; at most %d are accepted", n, s.limits.Output)
 	}
 	s.step(n >> 4)
+	s.take(n)
+}
+
+// take counts n bytes of memory against the limit, before they are made.
+func (s *state) take(n int) {
+	if s.memory += n; s.memory > s.limits.Memory || n > s.limits.Memory {
+		failLimit("more than %d bytes of text and values", s.limits.Memory)
+	}
+}
+
+// makeValues counts the making of n values.
+func (s *state) makeValues(n int) {
+	if n > s.limits.Steps {
+		failLimit("more than %d steps", s.limits.Steps)
+	}
+	s.step(n)
+	s.take(n * int(unsafe.Sizeof(Value{})))
 }
 
 func (s *state) checkOutput() {
