@@ -57,7 +57,7 @@ func (r *Reader) weka(line []byte) (WekaFile, error) {
 		ID   string            `json:"id"`
 		Tool int               `json:"tool"`
 		Sys  int               `json:"sys"`
-		Main [][6]any6         `json:"main"`
+		Main [][]any6          `json:"main"`
 		Subs []json.RawMessage `json:"subs"`
 	}
 	if err := r.unmarshal(line, &m); err != nil {
@@ -81,7 +81,7 @@ func (r *Reader) weka(line []byte) (WekaFile, error) {
 		if err := r.unmarshal(parts[0], &sub.Start); err != nil {
 			return f, r.lineError(at, "start: want seconds")
 		}
-		var reqs [][6]any6
+		var reqs [][]any6
 		if err := r.unmarshal(parts[1], &reqs); err != nil {
 			return f, r.lineError(at, "want requests of six values")
 		}
@@ -107,11 +107,14 @@ func (a *any6) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &a.n)
 }
 
-func (r *Reader) wekaRequests(field string, in [][6]any6) ([]WekaRequest, error) {
+func (r *Reader) wekaRequests(field string, in [][]any6) ([]WekaRequest, error) {
 	out := make([]WekaRequest, len(in))
 	for i := range in {
 		at := field + "." + strconv.Itoa(i) + "."
-		x, d := &in[i], &out[i]
+		x, d := in[i], &out[i]
+		if len(x) != 6 {
+			return nil, r.lineError(field+"."+strconv.Itoa(i), "has %d values, want six: [t, in, out, think, api, [ids]]", len(x))
+		}
 		var err error
 		if d.T, err = r.seconds(at+"t", &x[0].n, 1); err != nil {
 			return nil, err
