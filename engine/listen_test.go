@@ -49,6 +49,7 @@ func TestListen(t *testing.T) {
 		zero, one := dialIn("kv@10.0.0.1:8000@m", 0), dialIn("kv@10.0.0.1:8000@m", 1)
 		stranger := dialIn("kv@10.0.0.7:8000@m", 0)
 		settle(3 * time.Second)
+		rt.want(t, 1, kv.Blind, nil)
 		zero(true, 1)
 		zero(true, 2)
 		one(true, 3)

@@ -15,6 +15,7 @@ func (s *stream) Replay(token int, from uint64) {
 	s.stopReplay()
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.cancel = cancel
+	s.replies = make(chan reply, 1024)
 	s.log.Debug("replay", "from", from)
 	go replay(ctx, s.cfg.ZMTP, s.replay, token, from, s.replies)
 }
@@ -25,7 +26,7 @@ func (s *stream) Cancel(token int) { s.stopReplay() }
 func (s *stream) stopReplay() {
 	if s.cancel != nil {
 		s.cancel()
-		s.cancel = nil
+		s.cancel, s.replies = nil, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kvasir/kv"
@@ -20,15 +21,16 @@ type Replica struct {
 	hooks  Hooks
 	client client
 
-	poke     chan struct{} // look now; has room for one
-	all      atomic.Bool   // look at everything, not only at what is due
-	upNow    atomic.Bool
-	inRounds bool // Run's goroutine: a look has succeeded since the last Down
-	downTold bool
-	failures int
-	due      struct{ version, metrics, sources time.Time }
-	noSource error  // why we don't know where the events are, as of the last time that we asked
-	blind    string // why there are no streams, as told
+	poke       chan struct{} // look now; has room for one
+	all        atomic.Bool   // look at everything, not only at what is due
+	upNow      atomic.Bool
+	inRounds   bool // Run's goroutine: a look has succeeded since the last Down
+	downTold   bool
+	failures   int
+	due        struct{ version, metrics, sources time.Time }
+	noSource   error  // why we don't know where the events are, as of the last time that we asked
+	blind      string // why there are no streams, as told
+	streamless []bool // the ranks that it was told for
 
 	ranks rankRange
 
@@ -229,7 +231,17 @@ func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
 	for i.FirstRank < len(m.ranks)-1 && m.ranks[i.FirstRank] == (Rank{}) {
 		i.FirstRank++
 	}
+	was := i.Ranks
 	i.Ranks = m.ranks[min(i.FirstRank, len(m.ranks)):]
+	for n, rank := range i.Ranks {
+		if rank.Asleep && n < len(was) && !was[n].Asleep {
+			for s := range connects {
+				if r.ranks.index(s.rank) == n {
+					s.emptied("the engine has gone to sleep")
+				}
+			}
+		}
+	}
 	i.Started = m.started
 	if m.started > 0 {
 		for s, n := range connects {
@@ -271,11 +283,49 @@ func (r *Replica) anyDown() bool {
 
 // follow makes the streams be those of the sources.
 func (r *Replica) follow(i Info) {
-	if r.cfg.Events == EventsListen {
-		return // they come and go with the connections
+	if r.cfg.Events != EventsListen { // those come and go with the connections
+		r.restream(i.Sources)
 	}
+	why := ""
+	switch {
+	case r.cfg.Events == EventsOff:
+		why = "events are switched off by configuration"
+	case r.cfg.Events == EventsListen:
+		why = "the engine has not dialled us yet"
+	case r.noSource != nil:
+		why = r.noSource.Error()
+	}
+	r.mu.Lock()
+	streamless := make([]bool, len(i.Ranks))
+	for n := range streamless {
+		streamless[n] = true
+	}
+	for _, f := range r.streams {
+		if n := r.ranks.index(f.rank); n >= 0 && n < len(streamless) {
+			streamless[n] = false
+		}
+	}
+	r.mu.Unlock()
+	if why == r.blind && slices.Equal(streamless, r.streamless) {
+		return
+	}
+	r.blind, r.streamless = why, streamless
+	for rank, alone := range streamless {
+		if !alone || why == "" {
+			continue
+		}
+		r.cfg.Log.Warn("the engine's cache can't be followed", "rank", rank, "reason", why)
+		if t := r.hooks.Target(rank); t != kv.NoTarget && r.hooks.Trust != nil {
+			r.hooks.Trust(t, kv.Blind, why)
+		}
+	}
+}
+
+// restream stops the streams that no source wants, starts those that are missing,
+// and does both where an endpoint has moved.
+func (r *Replica) restream(sources []Source) {
 	want := map[int]Source{}
-	for _, s := range i.Sources {
+	for _, s := range sources {
 		want[s.Rank] = s
 	}
 	r.mu.Lock()
@@ -298,22 +348,6 @@ func (r *Replica) follow(i Info) {
 			r.cfg.Log.Error("can't follow the events", "rank", s.Rank, "error", err)
 		}
 	}
-	why := ""
-	switch {
-	case r.cfg.Events == EventsOff:
-		why = "events are switched off by configuration"
-	case len(i.Sources) == 0 && r.noSource != nil:
-		why = r.noSource.Error()
-	}
-	if (why != r.blind || len(stop) > 0) && why != "" {
-		r.cfg.Log.Warn("the engine's cache can't be followed", "reason", why)
-		for rank := range i.Ranks {
-			if t := r.hooks.Target(rank); t != kv.NoTarget && r.hooks.Trust != nil {
-				r.hooks.Trust(t, kv.Blind, why)
-			}
-		}
-	}
-	r.blind = why
 }
 
 // start follows a source by dialling it.
@@ -326,6 +360,11 @@ func (r *Replica) start(src Source) error {
 		Disconnected: func(p *zmtp.Peer, err error) { f.disconnected(p.Epoch) },
 		Retrying: func(endpoint string, err error, wait time.Duration) {
 			f.log.Debug("connecting again", "endpoint", endpoint, "error", err, "wait", wait)
+			trouble := endpoint + ": " + err.Error()
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				trouble += " (vLLM binds only an endpoint with * or ::, any other it dials itself; then we have to listen)"
+			}
+			f.trouble.Store(&trouble)
 		},
 	})
 	if err == nil {

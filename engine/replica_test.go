@@ -298,6 +298,42 @@ func TestEventsOff(t *testing.T) {
 	})
 }
 
+// TestSleep: the cache of an engine that sleeps is gone before it says so.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		_, rt := start(t, w, Config{})
+		settle(3 * time.Second)
+		e.store(1, 2)
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, e.held)
+		e.mu.Lock()
+		e.asleep = true
+		e.mu.Unlock()
+		settle(10 * time.Second)
+		rt.want(t, 0, kv.Filling, nil)
+	})
+}
+
+// TestUnreachable: the reason for being blind says what is wrong.
+func TestUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, false)
+		w.http["10.0.0.1:8000"] = e
+		e.stop()
+		_, rt := start(t, w, Config{})
+		settle(time.Minute)
+		rt.want(t, 0, kv.Blind, nil)
+		if !strings.Contains(rt.why[0], "10.0.0.1:5557") || !strings.Contains(rt.why[0], "have to listen") {
+			t.Error(rt.why[0])
+		}
+	})
+}
+
 // TestMuteReplay: the replay service never answers. Live events go on, and when
 // it answers at last, everything is known.
 func TestMuteReplay(t *testing.T) {

@@ -83,7 +83,7 @@ func (r *ring) put(kind entryKind, epoch, seq uint64, payload []byte) {
 }
 
 // idleBytes is the memory that an empty load keeps.
-const idleBytes = 16 << 10
+const idleBytes = 4 << 10
 
 // take returns what there is and gives the caller's old load back for filling.
 // The result is empty if there is nothing.

@@ -27,15 +27,16 @@ type stream struct {
 
 	machine *seq.Machine
 	decoder wire.Decoder
-	targets map[int]kv.Target // of the ranks that this publisher has spoken for
-	refused int               // the last rank that had no target
-	lower   bool              // blocks of a lower tier are known
-	replies chan reply
+	targets map[int]kv.Target  // of the ranks that this publisher has spoken for
+	refused int                // the last rank that had no target
+	lower   bool               // blocks of a lower tier are known
+	replies chan reply         // of the running replay, nil if none runs
 	cancel  context.CancelFunc // of the running replay
 	ctx     context.Context
 
-	connects atomic.Uint64 // connections so far
-	live     atomic.Bool   // a connection stands
+	connects atomic.Uint64          // connections so far
+	live     atomic.Bool            // a connection stands
+	trouble  atomic.Pointer[string] // why the last attempt to connect failed
 
 	mu       sync.Mutex
 	stats    StreamStats // as of the end of the last step
@@ -64,7 +65,7 @@ type StreamStats struct {
 func newStream(cfg *Config, hooks *Hooks, ranks *rankRange, rank int, replay string, connect func()) *stream {
 	s := &stream{cfg: cfg, hooks: hooks, log: cfg.Log.With("rank", rank), ranks: ranks, rank: rank, replay: replay,
 		ring: newRing(cfg.RingMessages, cfg.RingBytes), connect: connect,
-		targets: map[int]kv.Target{}, replies: make(chan reply, 1024)}
+		targets: map[int]kv.Target{}}
 	s.decoder = s.newDecoder()
 	s.machine = seq.New(seq.Config{Replay: replay != "", BlindAfter: cfg.BlindAfter, Jitter: cfg.Jitter}, s)
 	s.stats.Rank, s.refused = rank, -1
@@ -105,11 +106,15 @@ func (s *stream) process(start float64, connects uint64) {
 
 func (s *stream) refill(why string) { s.ask(func(r *requests) { r.refill = why }) }
 
+// emptied says that the engine's cache is known to be empty.
+func (s *stream) emptied(why string) { s.ask(func(r *requests) { r.emptied = why }) }
+
 // requests are what others want from the machine, the latest of each kind.
 type requests struct {
 	process  float64
 	connects uint64
 	refill   string
+	emptied  string
 }
 
 func (s *stream) ask(set func(*requests)) {
@@ -129,6 +134,9 @@ func (s *stream) answer(now time.Time) {
 	s.mu.Unlock()
 	if r.process > 0 && r.connects == s.connects.Load() {
 		s.machine.Process(r.process, now)
+	}
+	if r.emptied != "" {
+		s.machine.Emptied(r.emptied, now)
 	}
 	if r.refill != "" {
 		s.machine.Refill(r.refill, now)
@@ -158,8 +166,8 @@ func (s *stream) run(ctx context.Context) {
 		case r := <-s.replies:
 			s.reply(r)
 		case <-timer.C:
-			for range len(s.replies) { // we may be the ones who were slow
-				s.reply(<-s.replies)
+			for r := s.replies; len(r) > 0 && r == s.replies; { // we may be the ones who were slow
+				s.reply(<-r)
 			}
 			s.machine.Tick(time.Now())
 		}
@@ -299,6 +307,9 @@ func (s *stream) known() map[int]kv.Target {
 
 // Trust is seq.Sink's.
 func (s *stream) Trust(t kv.Trust, why string) {
+	if err := s.trouble.Load(); err != nil && !s.live.Load() && (t == kv.Blind || t == kv.Unknown) {
+		why += ": " + *err
+	}
 	s.log.Info("trust", "trust", t.String(), "was", s.stats.Trust.String(), "reason", why)
 	s.mu.Lock()
 	s.stats.Trust, s.stats.Why, s.stats.Since = t, why, time.Now()

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func newWorld() *world {
 	return &world{listeners: map[string]*pipeListener{}, conns: map[string][]net.Conn{}, http: map[string]http.Handler{}}
 }
 
-var errRefused = errors.New("connection refused")
+var errRefused error = syscall.ECONNREFUSED
 
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
@@ -143,6 +144,7 @@ type fakeEngine struct {
 	replay  bool
 	mute    bool // the replay service doesn't answer
 	started float64
+	asleep  bool
 	pub     *zmtp.Pub
 	router  *zmtp.Router
 
@@ -260,6 +262,9 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case "/metrics":
 		fmt.Fprintf(w, "process_start_time_seconds %f\nvllm:num_requests_running{engine=\"%d\"} 3\n"+
 			"vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"48\",engine=\"%[2]d\"} 1.0\n", e.started, e.rank)
+		if e.asleep {
+			fmt.Fprintf(w, "vllm:engine_sleep_state{engine=\"%d\",sleep_state=\"weights_offloaded\"} 1\n", e.rank)
+		}
 	case "/kv_event_sources":
 		replay := "null"
 		if e.replay {

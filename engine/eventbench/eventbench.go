@@ -108,13 +108,15 @@ func Run(ctx context.Context, c Config, seed kv.Seed, apply func(*kv.Event)) (Re
 		res.Events += s.events
 		res.Bytes += len(s.data)
 		left := s.blocks
+		s := s
 		r, err := engine.New(engine.Config{
 			URL: fmt.Sprintf("http://engine%d:8000", t), Events: "tcp://engine:5557", Seed: seed, HTTP: &http.Client{Transport: web{}},
-			Dial: s.dial, ZMTP: zmtp.Config{Heartbeat: -1}, RingMessages: 1 << 30, RingBytes: 1 << 40,
+			Dial: s.dial, ZMTP: zmtp.Config{Heartbeat: -1},
 		}, engine.Hooks{
 			Target: func(int) kv.Target { return kv.Target(t) },
 			Apply: func(e *kv.Event) {
 				apply(e)
+				s.took(len(e.Handles))
 				if left -= len(e.Handles); left == 0 && wait.Add(-1) == 0 {
 					close(done)
 				}
@@ -183,6 +185,25 @@ type script struct {
 	end   chan struct{}
 
 	blocks, events int
+
+	// A publisher is not faster than its engine: data is sent window bytes ahead of
+	// what was applied, so that nothing is dropped and caches are as in real life.
+	marks   []mark
+	applied atomic.Int64
+	room    chan struct{} // has room for one
+}
+
+// A mark says how many blocks lie before an offset of data.
+type mark struct{ at, blocks int }
+
+const window = 256 << 10
+
+func (s *script) took(blocks int) {
+	s.applied.Add(int64(blocks))
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
 }
 
 var errOnce = errors.New("eventbench: one connection only")
@@ -198,7 +219,8 @@ func (s *script) dial(ctx context.Context, network, address string) (net.Conn, e
 
 type scriptConn struct {
 	*script
-	at int
+	at   int
+	mark int // the first that lies behind at-window
 }
 
 func (c *scriptConn) Read(p []byte) (int, error) {
@@ -217,6 +239,17 @@ func (c *scriptConn) Read(p []byte) (int, error) {
 	if c.at == len(c.data) {
 		<-c.end
 		return 0, io.EOF
+	}
+	for c.mark < len(c.marks) && c.marks[c.mark].at <= c.at-window {
+		if c.applied.Load() >= int64(c.marks[c.mark].blocks) {
+			c.mark++
+			continue
+		}
+		select {
+		case <-c.room:
+		case <-c.end:
+			return 0, io.EOF
+		}
 	}
 	n := copy(p, c.data[c.at:])
 	c.at += n

@@ -10,7 +10,7 @@ import (
 // message for each batch. A batch is one store, with the removals of an older
 // sequence before it, as an engine under pressure sends them.
 func newScript(c Config, target int) *script {
-	s := &script{ready: make(chan struct{}), start: make(chan struct{}), end: make(chan struct{})}
+	s := &script{ready: make(chan struct{}), start: make(chan struct{}), end: make(chan struct{}), room: make(chan struct{}, 1)}
 	s.hello = append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'}, make([]byte, 48)...)
 	ready := append([]byte("\x05READY\x0bSocket-Type"), 0, 0, 0, 3, 'P', 'U', 'B')
 	s.hello = append(append(s.hello, 4, byte(len(ready))), ready...)
@@ -23,6 +23,7 @@ func newScript(c Config, target int) *script {
 	for n := range c.Sequences {
 		var parent uint64
 		for len(handles[n]) < c.Blocks {
+			s.marks = append(s.marks, mark{len(s.data), s.blocks})
 			e.begin(1.7e9 + float64(seq)*0.02)
 			if old := n - c.Resident; old >= 0 {
 				for range min(c.EventBlocks, len(handles[old])) { // the tail of the chain first

@@ -12,6 +12,7 @@
 //	m.ReplayEnd(token, now); m.ReplayFailed(token, err, now)
 //	m.Tick(now); m.Deadline()                   // time-outs and back-off
 //	m.Process(start, now)                       // when the publisher's process began, by its metrics
+//	m.Emptied(why, now)                         // the cache is known to be empty
 //	m.Dropped(epoch, seq, now)                  // the ring overflowed up to seq
 //	m.Refill(why, now)                          // forget, and fill again
 //

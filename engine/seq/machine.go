@@ -306,6 +306,17 @@ func (m *Machine) Refill(why string, now time.Time) {
 	m.publish(now)
 }
 
+// Emptied: somebody else found out that the engine's cache is empty, before the
+// engine says so itself (vLLM does with its next batch).
+func (m *Machine) Emptied(why string, now time.Time) {
+	if !m.started || m.mode != none {
+		return
+	}
+	m.forget(why)
+	m.believe(kv.Filling, why)
+	m.publish(now)
+}
+
 // fresh forgets everything, keeps its place in the stream if it has one on this
 // connection, and fills again.
 func (m *Machine) fresh(why string, now time.Time) {

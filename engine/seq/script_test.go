@@ -56,6 +56,7 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 //	end | fail                 of the replay
 //	process START              the start time of the engine's process
 //	dropped SEQ                the ring overflowed
+//	emptied                    the cache is known to be empty
 //	refill | plain             ask for a refill; a batch without a number
 //	wait DURATION              time goes by, up to the next deadline and over it
 //	stats
@@ -129,6 +130,8 @@ func TestScripts(t *testing.T) {
 					m.ReplayFailed(p.token, errors.New("broken"), now)
 				case "process":
 					m.Process(float64(number(1)), now)
+				case "emptied":
+					m.Emptied("the engine sleeps", now)
 				case "dropped":
 					m.Dropped(epoch, number(1), now)
 				case "refill":
