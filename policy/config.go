@@ -14,6 +14,7 @@ type Config struct {
 	Name         string       `yaml:"name"`
 	Dynamo       Dynamo       `yaml:"dynamo"`
 	Marginal     Marginal     `yaml:"marginal"`
+	Steer        Steer        `yaml:"steer"`
 	LeastLoad    LeastLoad    `yaml:"least_load"`
 	Session      Session      `yaml:"session"`
 	HRW          HRW          `yaml:"hrw"`
@@ -42,6 +43,7 @@ func Defaults() Config {
 		Name:         "dynamo",
 		Dynamo:       defaultDynamo(),
 		Marginal:     defaultMarginal(),
+		Steer:        defaultSteer(),
 		LeastLoad:    LeastLoad{By: "requests"},
 		Session:      Session{VirtualNodes: 100, Fallback: "least_load"},
 		HRW:          HRW{Fallback: "least_load"},
@@ -72,6 +74,7 @@ func (c *Config) Validate() error {
 	for _, check := range []func() error{
 		c.Dynamo.validate,
 		c.Marginal.validate,
+		c.Steer.validate,
 		c.LeastLoad.validate,
 		c.Session.validate,
 		c.HRW.validate,

@@ -7,7 +7,8 @@ func Names() []string {
 	return []string{
 		"chwbl", "dynamo", "hrw", "least_load", "llmd_approx", "llmd_precise",
 		"lmetric", "marginal", "p2c", "prefix_hash", "pure_affinity", "random",
-		"ray_prefix", "round_robin", "session", "sglang_cache_aware", "weighted",
+		"ray_prefix", "round_robin", "session", "sglang_cache_aware", "steer",
+		"weighted",
 	}
 }
 
@@ -43,6 +44,8 @@ func build(cfg *Config, name string, intn func(int) int) Policy {
 		return newRayPrefix(cfg.RayPrefix, intn)
 	case "sglang_cache_aware":
 		return newSGLang(cfg.SGLang, intn)
+	case "steer":
+		return newSteer(cfg.Marginal, cfg.Steer, intn)
 	case "weighted":
 		return &weighted{cfg: cfg.Weighted, intn: intn}
 	case "dynamo":
@@ -102,7 +105,7 @@ func needs(cfg *Config, name string) Need {
 		return Need{Tokens: true, Events: true, Dispatch: cfg.LLMD.Speculative, Engine: true, Blocks: true}
 	case "lmetric":
 		return Need{Tokens: true, Events: true, Dispatch: cfg.LMetric.Predicted}
-	case "marginal":
+	case "marginal", "steer":
 		return Need{Tokens: true, Events: true, Dispatch: true}
 	case "prefix_hash":
 		return Need{Tokens: true}

@@ -110,6 +110,10 @@ type Request struct {
 	// Branch is written by Pick: which rule decided, "" for the policy's only
 	// one. It is a constant string, for receipts.
 	Branch string
+
+	// Tag is written by Placed: the policy's own name for the placement, which
+	// the scheduler hands back in FirstToken.Tag and Done.Tag. 0: it needs none.
+	Tag uint64
 }
 
 // MaxTerms bounds the number of cost terms.
@@ -165,11 +169,13 @@ type FirstToken struct {
 	Decoding int           // requests that were decoding there at dispatch
 	Context  int           // their tokens
 	MaxBatch int           // the engine's tokens per step, 0 if unknown
+	Tag      uint64        // Request.Tag of the placement
 }
 
 // A Done says how a request ended.
 type Done struct {
 	Now       time.Time
+	Tag       uint64 // Request.Tag of the placement
 	Target    kv.Target
 	Failed    bool // no complete answer: don't learn from its length
 	Prompt    int  // tokens

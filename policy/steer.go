@@ -1,0 +1,160 @@
+package policy
+
+import (
+	"math"
+	"time"
+
+	"kvasir/kv"
+)
+
+// Steer configures `steer`, beside what it shares with `marginal`.
+type Steer struct {
+	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+	Phi   float64 `yaml:"phi"`   // weight of the waiting of those who come back
+	Eta   float64 `yaml:"eta"`   // s, price of a target to which one session is expected back
+	// MaxCongestion bounds the price of a second of prefill to those who come
+	// later, MaxRegret what evictions add to it.
+	MaxCongestion float64 `yaml:"max_congestion"`
+	MaxRegret     float64 `yaml:"max_regret"`
+}
+
+func defaultSteer() Steer {
+	return Steer{Sigma: .03, Phi: .3, Eta: .03, MaxCongestion: 3, MaxRegret: 1}
+}
+
+func (c *Steer) validate() error {
+	for _, f := range []struct {
+		name string
+		v    float64
+	}{{"sigma", c.Sigma}, {"phi", c.Phi}, {"eta", c.Eta}, {"max_congestion", c.MaxCongestion}, {"max_regret", c.MaxRegret}} {
+		if err := checkRange("policy.steer."+f.name, f.v, 0, 100); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// steer is marginal with foresight (policies.md 8b): it prices what a request does
+// to the sessions that will come back to the target, and its price of prefill
+// follows the fleet's load and what is lost by evictions instead of being fixed.
+//
+//	cost  = W + p*(1 + kappa + sigma*n) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
+//	D(B)  = sum over returns: chance * min(B - time, cost of moving)
+//	R     = sum over returns: chance
+//	kappa = min(3, rho/max(.1, 1-rho)) + min(1, regretted blocks / written blocks)
+//
+// rho is booked prefill seconds per second and target. Unsafe where caches are
+// scarce: on some such workloads it is behind marginal.
+type steer struct {
+	marginal
+	price   Steer
+	returns *returns
+
+	rho     float64
+	last    time.Time
+	regret  float64   // blocks asked for that had been there and are nowhere now
+	written float64   // blocks
+	seen    []kv.Hash // of blocks, a sample of them, by hash
+}
+
+const seenBlocks = 1 << 18
+
+func newSteer(base Marginal, cfg Steer, intn func(int) int) *steer {
+	base.Kappa, base.Sigma = 0, 0
+	return &steer{marginal: *newMarginal(base, intn), price: cfg, returns: newReturns(), seen: make([]kv.Hash, seenBlocks)}
+}
+
+func (p *steer) Terms() ([]string, string) {
+	return []string{"wait", "prefill", "burden", "decode", "others", "returns"}, "s"
+}
+
+func (p *steer) kappa() float64 {
+	k := min(p.price.MaxCongestion, p.rho/max(.1, 1-p.rho))
+	if p.written > 0 {
+		k += min(p.price.MaxRegret, p.regret/p.written)
+	}
+	return k
+}
+
+func (p *steer) Pick(req *Request, cands []Candidate) int {
+	expect := p.expect(req)
+	kappa := p.kappa()
+	own := p.returns.find(req.Hashes)
+	for i := range cands {
+		c := &cands[i]
+		p.marginal.price(req, c, expect)
+		wait, prefill := c.Terms[0], c.Terms[1]
+		c.Terms[2] = prefill * (kappa + p.price.Sigma*float64(c.Load.Requests))
+		cost, expected := p.returns.burden(c.Target, own, wait, wait+prefill)
+		c.Terms[5] = p.price.Phi*cost + p.price.Eta*expected
+		c.Cost += c.Terms[2] + c.Terms[5]
+	}
+	return lowest(cands, 1e-12, p.intn)
+}
+
+func (p *steer) Placed(req *Request, cands []Candidate, i int) {
+	p.marginal.Placed(req, cands, i)
+	c := &cands[i]
+	if !p.last.IsZero() {
+		if dt := req.Now.Sub(p.last).Seconds(); dt > 0 {
+			p.rho *= math.Exp(-dt / 60)
+			fade := math.Exp(-dt / 300)
+			p.regret *= fade
+			p.written *= fade
+		}
+	}
+	p.last = req.Now
+	p.rho += c.Prefill.Seconds() / (60 * float64(len(cands)))
+	if len(req.Hashes) == 0 {
+		return
+	}
+	p.look(req, cands, i)
+	move := infinity
+	for k := range cands {
+		if k != i {
+			move = min(move, cands[k].Terms[1])
+		}
+	}
+	if move == infinity {
+		move = c.Terms[1]
+	}
+	req.Tag = p.returns.placed(req.Now, p.returns.find(req.Hashes), req.Hashes[len(req.Hashes)-1], c.Target, move, req.NextTurn)
+}
+
+// look counts blocks that are written now, and those among them that nobody has
+// though they were asked for before. Of small blocks it looks at a sample.
+func (p *steer) look(req *Request, cands []Candidate, i int) {
+	size := max(req.BlockSize, 1)
+	most, mine := 0, 0
+	for k := range cands {
+		gpu, host, disk := heldBy(&cands[k], true)
+		held := (gpu + host + disk + size - 1) / size
+		most = max(most, held)
+		if k == i {
+			mine = held
+		}
+	}
+	every := uint64(max(1, 512/size))
+	for k := min(mine, len(req.Hashes)); k < len(req.Hashes); k++ {
+		x := h64(uint64(req.Hashes[k]))
+		if x%every != 0 {
+			continue
+		}
+		p.written++
+		s := &p.seen[x/every%seenBlocks]
+		if k >= most && *s == req.Hashes[k] {
+			p.regret++
+		}
+		*s = req.Hashes[k]
+	}
+}
+
+func (p *steer) Done(o *Done) {
+	p.marginal.Done(o)
+	p.returns.ended(o.Now, o.Tag)
+}
+
+func (p *steer) Forget(t kv.Target) {
+	p.marginal.Forget(t)
+	p.returns.forget(t)
+}
