@@ -33,17 +33,20 @@ var allowed = map[string][]string{
 
 	// the edge
 	"zmtp":            {},
-	"engine":          {"kv", "zmtp", "engine/wire"},
+	"engine":          {"kv", "zmtp", "engine/wire", "engine/seq"},
 	"engine/wire":     {"kv"},
+	"engine/seq":      {"kv"},
 	"token":           {"kv", "token/bpe", "token/chat"},
+	"token/files":     {},
 	"token/bpe":       {},
 	"token/bpe/fetch": {},
 	"token/jinja":     {},
 	"token/chat":      {"token/jinja", "token/bpe"},
 	"proxy":           {"kv", "sched", "token", "fleet"},
-	"metrics":         {"kv", "sched", "fleet", "proxy", "token", "engine"},
-	"config":          {"sched", "index", "load", "policy", "proxy", "token", "engine", "kv"},
-	"serve":           {"kv", "fleet", "index", "load", "policy", "sched", "engine", "token", "proxy", "metrics", "config"},
+	"metrics":         {"kv", "sched", "fleet", "proxy", "token"},
+	"web":             {"kv", "sched", "fleet"},
+	"config":          {"policy", "proxy", "token", "token/files"},
+	"router":          {"kv", "fleet", "index", "load", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},
 	"modelserver":     {"kv", "model", "zmtp"},
 	"replay":          {"trace"},
 	"trace":           {"kv", "sched"},
@@ -53,7 +56,8 @@ var allowed = map[string][]string{
 	"sim": {"kv", "fleet", "index", "load", "policy", "sched", "model", "trace"},
 
 	// measuring by verb: the same code as the packages' benchmarks
-	"index/indexbench": {"kv", "index"},
+	"index/indexbench":  {"kv", "index"},
+	"engine/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},
 
 	// wiring only
 	"cmd/kvasir": {"*"},

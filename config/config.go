@@ -18,6 +18,7 @@ import (
 	"kvasir/policy"
 	"kvasir/proxy"
 	"kvasir/token"
+	"kvasir/token/files"
 )
 
 // A Config is everything that `kvasir serve` can be told. Start from Defaults.
@@ -26,9 +27,9 @@ type Config struct {
 	Admin   string   `yaml:"admin"`   // metrics, fleet, receipts; "off" for none
 	Engines []Engine `yaml:"engines"` // the replicas
 
-	Policy policy.Config      `yaml:"policy"`
-	Tokens token.RemoteConfig `yaml:"tokens"`
-	Proxy  proxy.Config       `yaml:"proxy"`
+	Policy policy.Config `yaml:"policy"`
+	Tokens Tokens        `yaml:"tokens"`
+	Proxy  proxy.Config  `yaml:"proxy"`
 
 	// Drain is how long open requests may take to end after SIGTERM.
 	Drain time.Duration `yaml:"drain"`
@@ -36,6 +37,29 @@ type Config struct {
 	Poll time.Duration `yaml:"poll"`
 	// Receipts is how many of the latest decisions are kept.
 	Receipts int `yaml:"receipts"`
+}
+
+// Tokens says how requests get their token ids.
+type Tokens struct {
+	// Mode is auto (in process where the model's files are found, else by the
+	// engines), remote (by the engines only) or off (routing by load).
+	Mode string `yaml:"mode"`
+	// Files says where models' tokenizer files may be looked for.
+	Files  files.Config       `yaml:"files"`
+	Local  token.LocalConfig  `yaml:"local"`
+	Remote token.RemoteConfig `yaml:"remote"`
+	// Template is what engines' flags say about prompts.
+	Template Template `yaml:"template"`
+}
+
+// Template mirrors the engine's flags that change prompts. Zero is vLLM's default.
+type Template struct {
+	Format               string         `yaml:"content_format"` // --chat-template-content-format
+	Kwargs               map[string]any `yaml:"default_kwargs"` // --default-chat-template-kwargs
+	TrustRequest         bool           `yaml:"trust_request"`  // --trust-request-chat-template
+	ExcludeToolsWhenNone bool           `yaml:"exclude_tools_when_none"`
+	TokenizerMode        string         `yaml:"tokenizer_mode"` // --tokenizer-mode
+	Zone                 string         `yaml:"zone"`           // time zone of the engines, for prompts with a date; "" is ours
 }
 
 // An Engine is one replica. URL alone is enough for engines that tell where
@@ -53,6 +77,7 @@ func Defaults() Config {
 		Listen:   ":8080",
 		Admin:    "127.0.0.1:8081",
 		Policy:   policy.Defaults(),
+		Tokens:   Tokens{Mode: "auto"},
 		Proxy:    proxy.Default(),
 		Drain:    2 * time.Minute,
 		Poll:     2 * time.Second,
@@ -114,10 +139,30 @@ func (c *Config) Validate() error {
 	if err := c.Policy.Validate(); err != nil {
 		return err
 	}
-	if err := c.Tokens.Validate(); err != nil {
+	if err := c.Tokens.validate(); err != nil {
 		return err
 	}
 	return c.Proxy.Validate()
+}
+
+func (t *Tokens) validate() error {
+	switch t.Mode {
+	case "auto", "remote", "off":
+	default:
+		return fmt.Errorf("tokens.mode: %q, want auto, remote or off", t.Mode)
+	}
+	switch t.Template.Format {
+	case "", "auto", "string", "openai":
+	default:
+		return fmt.Errorf("tokens.template.content_format: %q, want auto, string or openai", t.Template.Format)
+	}
+	if _, err := time.LoadLocation(t.Template.Zone); err != nil {
+		return fmt.Errorf("tokens.template.zone: %q: %w", t.Template.Zone, err)
+	}
+	if err := t.Local.Validate(); err != nil {
+		return err
+	}
+	return t.Remote.Validate()
 }
 
 func (e Engine) validate() error {

@@ -8,56 +8,56 @@ import (
 // Config says how a Proxy behaves. Start from Default: the zero Config is not valid.
 type Config struct {
 	// MaxBody bounds a request's body, in bytes. More is answered 413.
-	MaxBody int64
+	MaxBody int64 `yaml:"max_body"`
 
 	// Dial bounds the connecting to an engine.
-	Dial time.Duration
+	Dial time.Duration `yaml:"dial"`
 	// FirstToken bounds the wait of a streaming request, from its dispatch to the
 	// first content. An engine may queue a request for minutes.
-	FirstToken time.Duration
+	FirstToken time.Duration `yaml:"first_token"`
 	// Answer bounds the wait of any other request, from its dispatch to the first
 	// byte of the answer's body: the whole of the generation.
-	Answer time.Duration
+	Answer time.Duration `yaml:"answer"`
 	// Idle bounds the silence after the first content, between two reads from the
 	// engine, and how long a client may refuse to take what there is. vLLM, on
 	// SIGTERM, neither sends more nor closes.
-	Idle time.Duration
+	Idle time.Duration `yaml:"idle"`
 	// IdleConn is how long an unused connection to an engine is kept. uvicorn
 	// closes its side after 5 s, so it must be less.
-	IdleConn time.Duration
+	IdleConn time.Duration `yaml:"idle_conn"`
 
 	// HoldFor and HoldBytes bound how much of an answer is held back while
 	// another engine may still take the request: until the first content, but
 	// no longer than HoldFor after the engine's headers, no more than HoldBytes.
-	HoldFor   time.Duration
-	HoldBytes int
+	HoldFor   time.Duration `yaml:"hold_for"`
+	HoldBytes int           `yaml:"hold_bytes"`
 
 	// Attempts is how many engines may be tried for one request, the first included.
-	Attempts int
+	Attempts int `yaml:"attempts"`
 	// RetryFor is how long after its arrival a request may still be given to
 	// another engine.
-	RetryFor time.Duration
+	RetryFor time.Duration `yaml:"retry_for"`
 	// Retry429 gives a request that an engine answers 429 to another one, if
 	// there is any; else the engine's answer is passed on.
-	Retry429 bool
+	Retry429 bool `yaml:"retry_429"`
 	// RetryAfter is what clients are told with a 503 of ours.
-	RetryAfter time.Duration
+	RetryAfter time.Duration `yaml:"retry_after"`
 
 	// Tokens bounds the wait for a request's token ids. What comes later is
 	// not waited for: the request is routed by load.
-	Tokens time.Duration
+	Tokens time.Duration `yaml:"tokens"`
 
 	// Explain adds x-kvasir-replica, x-kvasir-cached-tokens and
 	// x-kvasir-decision-us to answers.
-	Explain bool
+	Explain bool `yaml:"explain"`
 	// ForwardedFor appends the client's address to X-Forwarded-For.
-	ForwardedFor bool
+	ForwardedFor bool `yaml:"forwarded_for"`
 	// RequestID gives requests without X-Request-Id one of ours.
-	RequestID bool
+	RequestID bool `yaml:"request_id"`
 
 	// Pass has path prefixes, beside those of the OpenAI API, whose requests are
 	// passed to an engine. Engines' administrative paths must not be in it.
-	Pass []string
+	Pass []string `yaml:"pass"`
 }
 
 // Default returns the configuration that needs no thought.

@@ -74,7 +74,7 @@ func checkEngine(ctx context.Context, cfg config.Config, e config.Engine) (lines
 		}
 		say("events", fix, "rank %d at %s, replay %s", s.Rank, s.Events, orNone(s.Replay))
 	}
-	return append(lines, checkTokens(ctx, cfg, e, info))
+	return append(append(lines, checkTokens(ctx, cfg, e, info)), checkFiles(ctx, cfg, info)...)
 }
 
 // look follows an engine until it has said what it is, or does not answer.
@@ -127,7 +127,7 @@ func checkTokens(ctx context.Context, cfg config.Config, e config.Engine, info e
 		return Line{What: "tokens", Says: "no model to ask about", Bad: true}
 	}
 	model := info.Models[0].ID
-	src := token.NewRemote(cfg.Tokens, &http.Client{Transport: proxy.Transport(cfg.Proxy)}, 0,
+	src := token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: proxy.Transport(cfg.Proxy)}, 0,
 		func(string) []string { return []string{strings.TrimRight(e.URL, "/")} }, time.Now)
 	res := src.Tokens(ctx, &token.Request{Endpoint: token.Chat, Model: model,
 		Body: fmt.Appendf(nil, `{"model":%q,"messages":[{"role":"user","content":"hello"}],"max_tokens":1}`, model)})
@@ -138,4 +138,27 @@ func checkTokens(ctx context.Context, cfg config.Config, e config.Engine, info e
 		return Line{What: "tokens", Says: "from /tokenize, for requests that it renders exactly", Fix: "start vLLM with --enable-scale-out for its render endpoints"}
 	}
 	return Line{What: "tokens", Says: "none: " + res.Why, Fix: "start vLLM with --enable-scale-out; without tokens requests are routed by load"}
+}
+
+// checkFiles says of each base model whether its tokens are made here.
+func checkFiles(ctx context.Context, cfg config.Config, info engine.Info) (lines []Line) {
+	if cfg.Tokens.Mode != "auto" {
+		return []Line{{What: "local", Says: "not made here: tokens.mode is " + cfg.Tokens.Mode}}
+	}
+	for _, m := range info.Models {
+		if m.Parent != "" {
+			continue
+		}
+		got, place, err := OpenModel(ctx, cfg.Tokens, m.ID, m.Root, m.MaxLen)
+		switch {
+		case err != nil:
+			lines = append(lines, Line{What: "local", Says: "tokens come from the engine: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+				Fix: "tokens.files.dirs: {" + m.ID + ": DIRECTORY}, or --tokenizer " + m.ID + "=DIRECTORY: made here they cost microseconds"})
+		case got.NoChat() != "":
+			lines = append(lines, Line{What: "local", Says: fmt.Sprintf("%s: completions are made here (%s), chats by the engine: %s", m.ID, place.How, got.NoChat())})
+		default:
+			lines = append(lines, Line{What: "local", Says: fmt.Sprintf("%s: made here, from %s (%s)", m.ID, place.Dir, place.How)})
+		}
+	}
+	return lines
 }

@@ -20,6 +20,7 @@ type follower struct {
 	id      int // in the table
 	name    string
 	replica *engine.Replica
+	life    context.Context // of the router; set before replica runs
 
 	// blockSize is what the engine's events say, once they do: stronger than
 	// its configuration.
@@ -117,6 +118,9 @@ func (f *follower) info(i engine.Info) {
 		if t := f.target(rank); g.Known && t != kv.NoTarget {
 			f.r.sched.SetGauge(t, sched.Gauge{Running: g.Running, Waiting: g.Waiting, KVUsage: g.Usage, At: i.At})
 		}
+	}
+	if f.r.library != nil {
+		f.r.library.learn(f.life, i.Models)
 	}
 	f.set(fleet.Up, "")
 }

@@ -33,12 +33,13 @@ type Router struct {
 	log     *slog.Logger
 	version string
 
-	table  *fleet.Table
-	index  *index.Index
-	sched  *sched.Scheduler
-	proxy  *proxy.Proxy
-	remote *token.Remote
-	seed   kv.Seed
+	table   *fleet.Table
+	index   *index.Index
+	sched   *sched.Scheduler
+	proxy   *proxy.Proxy
+	remote  *token.Remote
+	library *library // nil: no tokens are made here
+	seed    kv.Seed
 
 	followers []*follower
 	front     *http.Server
@@ -64,15 +65,15 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
 		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
 		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
-		Hooks:  sched.Hooks{Drifted: r.drifted},
+		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},
 	})
 	if err := r.addEngines(); err != nil {
 		return nil, err
 	}
 	transport := proxy.Transport(cfg.Proxy)
-	r.remote = token.NewRemote(cfg.Tokens, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
+	r.remote = token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
 	r.proxy, err = proxy.New(cfg.Proxy, proxy.Parts{
-		Fleet: r.table, Sched: r.sched, Token: token.IDs(r.remote), Transport: transport,
+		Fleet: r.table, Sched: r.sched, Token: r.newSource(), Transport: transport,
 		Hooks: proxy.Hooks{Failed: r.failed},
 	})
 	return r, err
@@ -113,6 +114,7 @@ func (r *Router) Start(ctx context.Context) (err error) {
 		}
 	}
 	for _, f := range r.followers {
+		f.life = ctx
 		r.running.Go(func() { f.replica.Run(ctx) })
 	}
 	r.running.Go(func() { r.tick(ctx) })
@@ -209,6 +211,9 @@ func (r *Router) Close() {
 		r.admin.Close()
 	}
 	r.running.Wait()
+	if r.library != nil {
+		r.library.running.Wait()
+	}
 	r.log.Info("stopped")
 }
 

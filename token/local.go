@@ -69,6 +69,9 @@ func NewModel(tok *bpe.Tokenizer, renderer *chat.Renderer, noChat string, maxLen
 	return m
 }
 
+// NoChat says why chats are not rendered here, "" if they are.
+func (m *Model) NoChat() string { return m.noChat }
+
 var spaces atomic.Uint64 // one number per Model
 
 func equalIDs(a, b []uint32) bool {

@@ -38,10 +38,10 @@ type RemoteConfig struct {
 // Validate names the first field that is out of range.
 func (c RemoteConfig) Validate() error {
 	if c.Timeout < 0 || c.Timeout > time.Minute {
-		return fmt.Errorf("tokens.timeout: %v, want 0 (the default, 2s) to 1m", c.Timeout)
+		return fmt.Errorf("tokens.remote.timeout: %v, want 0 (the default, 2s) to 1m", c.Timeout)
 	}
 	if c.Concurrency < 0 || c.Concurrency > 10000 {
-		return fmt.Errorf("tokens.concurrency: %d, want 0 (the default, 64) to 10000", c.Concurrency)
+		return fmt.Errorf("tokens.remote.concurrency: %d, want 0 (the default, 64) to 10000", c.Concurrency)
 	}
 	return nil
 }

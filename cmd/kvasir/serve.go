@@ -13,13 +13,14 @@ import (
 
 // serveFlags mirror the file; what is given on the command line wins over it.
 type serveFlags struct {
-	Config string         `short:"c" type:"existingfile" placeholder:"FILE" help:"YAML file; flags win over it."`
-	Engine []string       `short:"e" sep:"none" placeholder:"URL" help:"An engine, repeatable: http://HOST:PORT[,events=tcp://…][,replay=tcp://…][,ranks=N]. Events are found by asking the engine unless given."`
-	Listen string         `placeholder:":8080" help:"Address for OpenAI-compatible traffic."`
-	Admin  string         `placeholder:"127.0.0.1:8081" help:"Address for metrics, fleet and receipts; off for none."`
-	Policy string         `short:"p" placeholder:"dynamo" help:"Which policy picks the engine; kvasir check lists them."`
-	Drain  *time.Duration `placeholder:"2m" help:"How long open requests may take to end after SIGTERM."`
-	Quiet  bool           `name:"no-headers" help:"Leave the x-kvasir-* headers out of answers."`
+	Config    string            `short:"c" type:"existingfile" placeholder:"FILE" help:"YAML file; flags win over it."`
+	Engine    []string          `short:"e" sep:"none" placeholder:"URL" help:"An engine, repeatable: http://HOST:PORT[,events=tcp://…][,replay=tcp://…][,ranks=N]. Events are found by asking the engine unless given."`
+	Listen    string            `placeholder:":8080" help:"Address for OpenAI-compatible traffic."`
+	Admin     string            `placeholder:"127.0.0.1:8081" help:"Address for metrics, fleet and receipts; off for none."`
+	Policy    string            `short:"p" placeholder:"dynamo" help:"Which policy picks the engine; kvasir check lists them."`
+	Drain     *time.Duration    `placeholder:"2m" help:"How long open requests may take to end after SIGTERM."`
+	Tokenizer map[string]string `placeholder:"MODEL=DIR" help:"Directory with a model's tokenizer files, by served model name; repeatable."`
+	Quiet     bool              `name:"no-headers" help:"Leave the x-kvasir-* headers out of answers."`
 }
 
 // config joins defaults, file and flags.
@@ -52,6 +53,12 @@ func (f *serveFlags) config() (config.Config, error) {
 	}
 	if f.Drain != nil {
 		cfg.Drain = *f.Drain
+	}
+	for model, dir := range f.Tokenizer {
+		if cfg.Tokens.Files.Dirs == nil {
+			cfg.Tokens.Files.Dirs = map[string]string{}
+		}
+		cfg.Tokens.Files.Dirs[model] = dir
 	}
 	if f.Quiet {
 		cfg.Proxy.Explain = false
