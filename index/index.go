@@ -51,6 +51,7 @@ type Index struct {
 	blocks      int // distinct blocks held by anyone
 	hand        uint32
 	evictions   uint64
+	totals      Totals
 
 	ahead    int       // lookups of names that are under way at once
 	hashes   []kv.Hash // scratch of one Apply
@@ -121,6 +122,7 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 		defer ix.mu.Unlock()
 		ix.dispatch(t, ev, &r)
 		ix.tidy()
+		ix.totals.add(&r)
 		return r
 	}
 	t.busy.Lock()
@@ -138,6 +140,7 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 		ix.cleared(t, ev, &r)
 	}
 	ix.tidy()
+	ix.totals.add(&r)
 	return r
 }
 

@@ -305,8 +305,12 @@ func (ix *Index) prune(l *lane, at int32) {
 func (ix *Index) holdChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
 	old := uint8(0)
 	if e.slot == 0 {
-		e.slot = ix.chunkSlot(l, end, e, inGPU<<t)
-		l.pages.bySlot[e.slot] = end
+		s := ix.chunkSlot(l, end, e, inGPU<<t)
+		if _, taken := l.pages.bySlot[s]; taken {
+			return // two paths to one block: only a forged snapshot has that
+		}
+		e.slot = s
+		l.pages.bySlot[s] = end
 	} else {
 		old = ix.mask(e.slot, l)
 	}
@@ -319,6 +323,9 @@ func (ix *Index) holdChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
 }
 
 func (ix *Index) loseChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
+	if e.slot == 0 {
+		return
+	}
 	old := ix.mask(e.slot, l)
 	now := old &^ (inGPU << t)
 	l.recount(old, now, 1)

@@ -1,0 +1,440 @@
+package index
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/bits"
+
+	"kvasir/kv"
+)
+
+// Load reads a snapshot into a new index. Memory is bounded by c and by what was
+// read: a snapshot larger than c.MaxBytes is loaded in part. Targets have the
+// settings of c.Target; their streams decide from here on, and until they have,
+// the caller should not call them exact. An error means that nothing was loaded.
+func Load(r io.Reader, c Config) (*Index, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), ix: New(c)}
+	if err := s.read(); err != nil {
+		return nil, fmt.Errorf("index: load: %w", err)
+	}
+	return s.ix, nil
+}
+
+var errShort = errors.New("a record ends too early")
+
+type snapshotReader struct {
+	ix     *Index
+	r      *bufio.Reader
+	frame  []byte
+	b      []byte // rest of the frame
+	bad    error
+	lanes  []*lane
+	nodes  map[*lane][]int32
+	n      [4]int
+	before []member // holders of the slot before
+}
+
+// A member is a holder of a slot, as read.
+type member struct {
+	lane   int
+	mask   uint8
+	handle kv.Handle
+	extra  [planes]uint64
+}
+
+func (s *snapshotReader) fail(format string, a ...any) {
+	if s.bad == nil {
+		s.bad = fmt.Errorf(format, a...)
+	}
+	s.b = nil
+}
+
+func (s *snapshotReader) u() uint64 {
+	v, n := binary.Uvarint(s.b)
+	if n <= 0 {
+		if s.bad == nil {
+			s.bad = errShort
+		}
+		s.b = nil
+		return 0
+	}
+	s.b = s.b[n:]
+	return v
+}
+
+// below reads a number and requires it to be less than limit.
+func (s *snapshotReader) below(limit uint64, what string) int {
+	v := s.u()
+	if v >= limit {
+		s.fail("%s %d: want less than %d", what, v, limit)
+		return 0
+	}
+	return int(v)
+}
+
+func (s *snapshotReader) u64() uint64 {
+	if len(s.b) < 8 {
+		if s.bad == nil {
+			s.bad = errShort
+		}
+		s.b = nil
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(s.b)
+	s.b = s.b[8:]
+	return v
+}
+
+func (s *snapshotReader) read() error {
+	magic := make([]byte, len(snapshotMagic))
+	if _, err := io.ReadFull(s.r, magic); err != nil || string(magic) != snapshotMagic {
+		return fmt.Errorf("not a snapshot of an index: begins with %q, want %q", magic, snapshotMagic)
+	}
+	s.nodes = map[*lane][]int32{}
+	for first := true; ; first = false {
+		kind, err := s.next()
+		if err != nil {
+			return err
+		}
+		if first != (kind == 'H') {
+			return fmt.Errorf("frame %q out of place", kind)
+		}
+		switch kind {
+		case 'H':
+			if v := s.u(); v != snapshotVersion {
+				return fmt.Errorf("version %d: this program reads version %d; let the index fill from the engines", v, snapshotVersion)
+			}
+			if s.u64() != s.ix.seedDigest() {
+				return errors.New("written with another hash seed: its blocks can't be compared with ours")
+			}
+		case 'L':
+			for len(s.b) > 0 {
+				s.lane()
+			}
+		case 'S':
+			l := s.laneOf(laneSliding)
+			for len(s.b) > 0 && l != nil {
+				s.name(l)
+			}
+		case 'P':
+			l := s.laneOf(laneDense)
+			if l != nil && l.page == 0 {
+				s.fail("pages of a lane without pages")
+			}
+			for len(s.b) > 0 {
+				s.page(l)
+			}
+		case 'R':
+			for len(s.b) > 0 {
+				s.row()
+			}
+		case 'E':
+			for i, n := range s.n {
+				if got := s.u(); s.bad == nil && got != uint64(n) {
+					return fmt.Errorf("incomplete: %d of %d records of kind %d", n, got, i)
+				}
+			}
+			if s.bad == nil {
+				s.finish()
+			}
+			return s.bad
+		default:
+			return fmt.Errorf("unknown frame %q", kind)
+		}
+		if s.bad != nil {
+			return s.bad
+		}
+	}
+}
+
+// next reads a frame and checks it. Its memory grows with what really comes.
+func (s *snapshotReader) next() (byte, error) {
+	kind, err := s.r.ReadByte()
+	if err != nil {
+		return 0, fmt.Errorf("no end: %w", err)
+	}
+	n, err := binary.ReadUvarint(s.r)
+	if err != nil {
+		return 0, fmt.Errorf("length of frame %q: %w", kind, err)
+	}
+	if n > maxFrame {
+		return 0, fmt.Errorf("frame %q of %d bytes: want at most %d", kind, n, maxFrame)
+	}
+	buf := bytes.NewBuffer(s.frame[:0])
+	if got, err := io.CopyN(buf, s.r, int64(n)+4); err != nil {
+		return 0, fmt.Errorf("frame %q: %d of %d bytes: %w", kind, got, n+4, err)
+	}
+	s.frame = buf.Bytes()
+	s.b = s.frame[:n]
+	sum := crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, s.b)
+	if sum != binary.LittleEndian.Uint32(s.frame[n:]) {
+		return 0, fmt.Errorf("frame %q: checksum doesn't fit", kind)
+	}
+	return kind, nil
+}
+
+func (s *snapshotReader) lane() {
+	t := s.below(kv.MaxTargets, "target")
+	group := s.below(1<<16, "group")
+	kind := laneKind(s.below(uint64(lanePredicted), "kind of lane"))
+	window := s.below(1<<32, "window")
+	bs := s.below(1<<32, "block size")
+	page := s.below(minChunk, "page size")
+	if s.bad != nil {
+		return
+	}
+	if kind == laneUnused || kind == laneSliding && page != 0 {
+		s.fail("lane of kind %d with pages of %d", kind, page)
+		return
+	}
+	tt := s.ix.target(kv.Target(t))
+	if tt.lane(uint16(group)) != nil {
+		s.fail("target %d, group %d: twice", t, group)
+		return
+	}
+	l := s.ix.addLane(tt, kind, uint16(group))
+	if l == nil {
+		s.fail("target %d: more groups than %d", t, maxGroups)
+		return
+	}
+	l.window, l.bs = int32(uint32(window)), int32(uint32(bs))
+	if kind == laneSliding {
+		l.slid = map[kv.Handle]*[kv.NumTiers]int32{}
+	} else {
+		l.setPage(int32(page))
+	}
+	s.ix.showLanes(tt)
+	s.lanes = append(s.lanes, l)
+	s.n[0]++
+}
+
+func (s *snapshotReader) laneOf(kind laneKind) *lane {
+	i := s.below(uint64(len(s.lanes)), "lane")
+	if s.bad != nil {
+		return nil
+	}
+	if s.lanes[i].kind != kind {
+		s.fail("lane %d is of another kind", i)
+		return nil
+	}
+	return s.lanes[i]
+}
+
+// copies reads a count of copies.
+func (s *snapshotReader) copies() int32 {
+	return int32(min(s.u(), uint64(s.ix.cfg.MaxCopies)))
+}
+
+func (s *snapshotReader) full() bool { return s.ix.bytes() > s.ix.cfg.MaxBytes }
+
+func (s *snapshotReader) name(l *lane) {
+	h := kv.Handle(s.u64())
+	var c [kv.NumTiers]int32
+	for t := range c {
+		c[t] = s.copies()
+	}
+	if s.n[1]++; s.bad != nil || l.slid[h] != nil || c == [kv.NumTiers]int32{} || len(l.slid) >= maxSliding || s.full() {
+		return
+	}
+	l.slid[h] = &c
+	s.ix.slidNames++
+	for t, n := range c {
+		if n > 0 {
+			l.count[t]++
+		}
+	}
+}
+
+func (s *snapshotReader) page(l *lane) {
+	parent := s.below(uint64(len(s.nodes[l]))+1, "parent page")
+	path, before, name := kv.Hash(s.u64()), kv.Hash(s.u64()), kv.Handle(s.u64())
+	var c [kv.NumTiers]int32
+	for t := range c {
+		c[t] = s.copies()
+	}
+	if l == nil {
+		return
+	}
+	tokens := make([]uint32, l.page)
+	for i := range tokens {
+		tokens[i] = uint32(s.below(1<<32, "token"))
+	}
+	extras := make([]kv.Extra, s.below(uint64(len(s.b)/8+1), "number of extras"))
+	for i := range extras {
+		extras[i].Digest = s.u64()
+	}
+	s.n[2]++
+	if s.bad != nil {
+		return
+	}
+	p := l.pages
+	up := int32(0)
+	if parent > 0 {
+		if up = s.nodes[l][parent-1]; up == 0 { // left out, and so what lies below
+			s.nodes[l] = append(s.nodes[l], 0)
+			return
+		}
+	}
+	held := c != [kv.NumTiers]int32{}
+	if p.byPath[path] != 0 || held && p.byName[name] != 0 || s.full() || s.ix.pageMemory > s.ix.cfg.MaxBytes/2 {
+		s.nodes[l] = append(s.nodes[l], 0)
+		return
+	}
+	at := s.ix.addPage(l, up, path, before, tokens, 0, extras)
+	s.nodes[l] = append(s.nodes[l], at)
+	if held {
+		p.byName[name] = at
+		p.nodes[at].name, p.nodes[at].n = name, c
+	}
+}
+
+func (s *snapshotReader) row() {
+	depth := s.below(1<<31, "depth")
+	n := s.below(rowSlots+1, "slots of a row")
+	if n == 0 {
+		s.fail("a row without slots")
+	}
+	var hs [rowSlots]kv.Hash
+	for i := range n {
+		hs[i] = kv.Hash(s.u64())
+	}
+	known := s.bad != nil || s.full() || s.ix.head(hs[0]) != 0
+	var at slot
+	s.before = s.before[:0]
+	for p := range n {
+		s.holders()
+		if s.bad != nil {
+			return
+		}
+		if known || len(s.before) == 0 {
+			continue
+		}
+		if at == 0 {
+			at = s.ix.loadRow(uint32(depth), hs[:n])
+		}
+		for _, m := range s.before {
+			s.hold(s.lanes[m.lane], at+slot(p), m)
+		}
+	}
+	if at != 0 {
+		s.ix.dropEmpty(at.row())
+	}
+	s.n[3]++
+}
+
+// holders reads the holders of a slot into s.before.
+func (s *snapshotReader) holders() {
+	n := s.below(maxLanes+2, "holders")
+	if s.bad != nil {
+		return
+	}
+	if n == 0 {
+		h := kv.Handle(s.u64())
+		for i := range s.before {
+			s.before[i].handle, s.before[i].extra = h, [planes]uint64{}
+		}
+		return
+	}
+	s.before = s.before[:0]
+	for range n - 1 {
+		m := member{lane: s.below(uint64(len(s.lanes)), "lane"), mask: uint8(s.below(1<<planes, "planes")), handle: kv.Handle(s.u64())}
+		for q := range planes {
+			if m.mask>>q&1 == 1 {
+				m.extra[q] = s.u()
+			}
+		}
+		if s.bad != nil {
+			return
+		}
+		if l := s.lanes[m.lane]; m.mask == 0 || l.kind != laneDense || l.page != 0 {
+			s.fail("lane %d can't hold a row's block in planes %d", m.lane, m.mask)
+			return
+		}
+		s.before = append(s.before, m)
+	}
+}
+
+// hold makes l hold a slot as read, unless that would leave two meanings to a
+// name, which no index writes.
+func (s *snapshotReader) hold(l *lane, at slot, m member) {
+	ix := s.ix
+	if ix.mask(at, l) != 0 || ix.resolve(l, m.handle) != 0 {
+		return
+	}
+	ix.bind(l, m.handle, at)
+	ix.setMask(l, at, m.mask)
+	l.recount(0, m.mask, 1)
+	for q := range planes {
+		if m.extra[q] > 0 && m.mask>>q&1 == 1 {
+			ix.setCopies(l, at, 1<<q, int(min(m.extra[q], uint64(ix.cfg.MaxCopies))+1))
+		}
+	}
+}
+
+// loadRow makes a row that nobody holds yet; dropEmpty frees it if that remains
+// so.
+func (ix *Index) loadRow(depth uint32, hs []kv.Hash) slot {
+	r := ix.rows.alloc(0)
+	s, m := ix.rows.at(r)
+	copy(s.hashes(r)[:], hs)
+	m.depth, m.live, m.named, m.alias, m.extra = depth, 0, 0, 0, 0
+	m.used.Store(1)
+	m.sets.Store(0)
+	m.fill.Store(uint32(len(hs)))
+	ix.heads.insert(tagOf(uint64(hs[0])), r)
+	return slotAt(r, 0)
+}
+
+func (ix *Index) dropEmpty(r uint32) {
+	if _, m := ix.rows.at(r); m.fill.Load() != 0 && bits.OnesCount16(m.live) == 0 {
+		ix.freeRow(r)
+	}
+}
+
+// finish brings windows and chunks in line with the names and pages read.
+func (s *snapshotReader) finish() {
+	for _, l := range s.lanes {
+		if l.kind == laneSliding {
+			for h := range l.slid {
+				s.ix.showWindow(l, h)
+			}
+		}
+		if l.page == 0 {
+			continue
+		}
+		for at, e := range l.pages.ends {
+			e.missing = [kv.NumTiers]int8{}
+			up := at
+			for range l.pages.per {
+				for t, n := range l.pages.nodes[up].n {
+					if n == 0 {
+						e.missing[t]++
+					}
+				}
+				up = l.pages.nodes[up].parent
+			}
+		}
+		for at := int32(1); int(at) < len(l.pages.nodes); at++ {
+			if e := l.pages.ends[at]; e != nil {
+				for t := kv.GPU; t < kv.NumTiers; t++ {
+					if e.missing[t] == 0 {
+						s.ix.holdChunk(l, at, e, t)
+					}
+				}
+			}
+		}
+		for at := int32(len(l.pages.nodes)) - 1; at > 0; at-- {
+			if l.pages.byPath[l.pages.nodes[at].path] == at {
+				s.ix.prune(l, at)
+			}
+		}
+	}
+}

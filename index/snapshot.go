@@ -1,0 +1,264 @@
+package index
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"kvasir/kv"
+)
+
+// A snapshot is a sequence of frames after a magic number: kind (1 byte), length
+// of the payload (uvarint, at most maxFrame), payload, CRC-32C of kind and
+// payload (4 bytes, little endian). Numbers are uvarints, hashes and handles 8
+// bytes little endian. Frames:
+//
+//	H  version, digest of the seed (8 bytes)
+//	L  lanes: each target, group, kind, window, block size, page size
+//	S  names of a sliding lane: lane, then handle and a count for each tier
+//	P  pages of a lane: lane, then pages, parents first: each the number of the
+//	   parent (0: none, 1: the first page of the lane), path and chunk before (8
+//	   bytes each), handle, copies for each tier, tokens, number of extras, extras
+//	R  rows: each depth, n, n hashes, then of each slot its holders
+//	E  how many lanes, names, pages and rows there are
+//
+// Holders of a slot are one more than their number, then each (lane, planes,
+// handle, extra copies for each plane); 0 stands for the holders of the slot
+// before, all by the one handle that follows, without extra copies. Predictions, orphans and tiers that expire by TierLimit are left
+// out: what is not in a snapshot is not believed.
+const (
+	snapshotMagic   = "kvasirix"
+	snapshotVersion = 1
+	maxFrame        = 1 << 21 // a row with 4,096 holders of each slot fits
+	frameTarget     = 1 << 15 // a frame is closed when it is that long
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Snapshot writes what the index believes. Events wait until it is done, lookups
+// don't: w should be a file or memory.
+func (ix *Index) Snapshot(w io.Writer) error {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	s := &snapshotWriter{w: bufio.NewWriterSize(w, 1<<16), ix: ix}
+	s.w.WriteString(snapshotMagic)
+	s.u(snapshotVersion)
+	s.u64(ix.seedDigest())
+	s.flush('H')
+	s.lanes()
+	for i, l := range s.order {
+		s.names(i, l)
+		s.pages(i, l)
+	}
+	for row := uint32(0); row < uint32(len(*ix.rows.slabs.Load()))*slabRows; row++ {
+		s.row(row)
+		if len(s.b) >= frameTarget {
+			s.flush('R')
+		}
+	}
+	s.flush('R')
+	for _, n := range s.n {
+		s.u(uint64(n))
+	}
+	s.flush('E')
+	if s.err == nil {
+		s.err = s.w.Flush()
+	}
+	if s.err != nil {
+		return fmt.Errorf("index: snapshot: %w", s.err)
+	}
+	return nil
+}
+
+// seedDigest tells snapshots of other seeds apart without giving the seed away.
+func (ix *Index) seedDigest() uint64 {
+	return uint64(ix.cfg.Seed.Root(kv.Key{Salt: "snapshot of an index"}, 0))
+}
+
+type snapshotWriter struct {
+	ix    *Index
+	w     *bufio.Writer
+	b     []byte
+	err   error
+	order []*lane
+	index [maxLanes]int // of a lane in order, plus 1
+	n     [4]int        // lanes, names, pages, rows
+}
+
+func (s *snapshotWriter) u(v uint64)   { s.b = binary.AppendUvarint(s.b, v) }
+func (s *snapshotWriter) u64(v uint64) { s.b = binary.LittleEndian.AppendUint64(s.b, v) }
+
+func (s *snapshotWriter) flush(kind byte) {
+	if len(s.b) > 0 {
+		head := binary.AppendUvarint([]byte{kind}, uint64(len(s.b)))
+		s.w.Write(head)
+		s.w.Write(s.b)
+		sum := crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, s.b)
+		if _, err := s.w.Write(binary.LittleEndian.AppendUint32(nil, sum)); err != nil && s.err == nil {
+			s.err = err
+		}
+	}
+	s.b = s.b[:0]
+}
+
+func (s *snapshotWriter) lanes() {
+	for t := range s.ix.targets {
+		for _, l := range s.ix.targets[t].lanes {
+			s.order = append(s.order, l)
+			s.index[l.id] = len(s.order)
+			for _, v := range []int{t, int(l.group), int(l.kind), int(l.window), int(l.bs), int(l.page)} {
+				s.u(uint64(uint32(v)))
+			}
+			s.n[0]++
+			if len(s.b) >= frameTarget {
+				s.flush('L')
+			}
+		}
+	}
+	s.flush('L')
+}
+
+func (s *snapshotWriter) names(i int, l *lane) {
+	for h, c := range l.slid {
+		if len(s.b) >= frameTarget {
+			s.flush('S')
+		}
+		if len(s.b) == 0 {
+			s.u(uint64(i))
+		}
+		s.u64(uint64(h))
+		for _, n := range c {
+			s.u(uint64(n))
+		}
+		s.n[1]++
+	}
+	s.flush('S')
+}
+
+// planes returns the planes of l that go into the snapshot.
+func (s *snapshotWriter) planes(l *lane) uint8 {
+	if l.kind != laneDense || l.page != 0 { // follow from names and pages
+		return 0
+	}
+	m := uint8(1<<planes - 1)
+	for t, a := range l.limits {
+		if a != nil {
+			m &^= planesOf(kv.Tier(t))
+		}
+	}
+	return m
+}
+
+// row writes one row, if anyone holds a block of it that goes into the snapshot.
+func (s *snapshotWriter) row(row uint32) {
+	ix := s.ix
+	sl, m := ix.rows.peek(row)
+	if sl == nil || m.fill.Load() == 0 {
+		return
+	}
+	fill, from, any := int(m.fill.Load()), len(s.b), false
+	s.u(uint64(m.depth))
+	s.u(uint64(fill))
+	for _, h := range sl.hashes(row)[:fill] {
+		s.u64(uint64(h))
+	}
+	last := uint32(0)
+	for p := range fill {
+		at := slotAt(row, p)
+		id := ix.setOf(at)
+		plain := m.named>>p&1 == 1 && (m.alias|m.extra)>>p&1 == 0
+		if plain && p > 0 && id == last && (m.alias|m.extra)>>(p-1)&1 == 0 {
+			s.u(0)
+			s.u64(uint64(sl.handles(row)[p]))
+			continue
+		}
+		last = id
+		if !plain {
+			last = 0
+		}
+		mark, n := len(s.b), 0
+		ix.sets.each(id, func(lane uint16, mask uint8) {
+			l := ix.lanes[lane]
+			if l == nil || s.index[lane] == 0 {
+				return
+			}
+			if mask &= s.planes(l); mask == 0 {
+				return
+			}
+			n++
+			any = true
+			s.u(uint64(s.index[lane] - 1))
+			s.u(uint64(mask))
+			s.u64(uint64(ix.nameOf(l, at)))
+			for q := uint8(1); q < 1<<planes; q <<= 1 {
+				if mask&q != 0 {
+					s.u(uint64(ix.copies[ix.copyKey(l, at, q)]))
+				}
+			}
+		})
+		// the count goes before the holders
+		var num [binary.MaxVarintLen64]byte
+		k := binary.PutUvarint(num[:], uint64(n+1))
+		s.b = append(s.b, num[:k]...)
+		copy(s.b[mark+k:], s.b[mark:len(s.b)-k])
+		copy(s.b[mark:], num[:k])
+	}
+	if !any {
+		s.b = s.b[:from]
+		return
+	}
+	s.n[3]++
+}
+
+// pages writes the pages of l, parents first.
+func (s *snapshotWriter) pages(i int, l *lane) {
+	p := l.pages
+	if p == nil {
+		return
+	}
+	number := make([]uint32, len(p.nodes))
+	next := uint32(0)
+	var path []int32
+	for at := int32(1); int(at) < len(p.nodes); at++ {
+		if p.byPath[p.nodes[at].path] != at {
+			continue // free
+		}
+		for up := at; up != 0 && number[up] == 0; up = p.nodes[up].parent {
+			path = append(path, up)
+		}
+		for len(path) > 0 {
+			up := path[len(path)-1]
+			path = path[:len(path)-1]
+			next++
+			number[up] = next
+			if len(s.b) >= frameTarget {
+				s.flush('P')
+			}
+			if len(s.b) == 0 {
+				s.u(uint64(i))
+			}
+			n := &p.nodes[up]
+			s.u(uint64(number[n.parent]))
+			s.u64(uint64(n.path))
+			s.u64(uint64(n.before))
+			s.u64(uint64(n.name))
+			for t, c := range n.n {
+				if l.limits[t] != nil {
+					c = 0
+				}
+				s.u(uint64(c))
+			}
+			for _, tok := range p.tokens[int(up)*p.size : int(up+1)*p.size] {
+				s.u(uint64(tok))
+			}
+			s.u(uint64(len(p.digests[up])))
+			for _, d := range p.digests[up] {
+				s.u64(d)
+			}
+			s.n[2]++
+		}
+	}
+	s.flush('P')
+}
