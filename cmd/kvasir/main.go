@@ -20,6 +20,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Modelled engines, the router and a recorded workload in one process: what to run first."`
 	Engine  engineCmd  `cmd:"" help:"A modelled engine that speaks vLLM's HTTP and KV events, for tests and demos without a GPU."`
 	Replay  replayCmd  `cmd:"" help:"A load client that plays a trace against any OpenAI endpoint."`
+	Tokens  tokensCmd  `cmd:"" help:"What text and which token ids a request becomes, beside the engine's own."`
 	Check   checkCmd   `cmd:"" help:"The effective configuration and what the engines say, with what is wrong and how to mend it."`
 	Version versionCmd `cmd:"" help:"The version of this binary."`
 }
