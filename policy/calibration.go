@@ -56,6 +56,7 @@ type calibration struct {
 	learn   bool
 	prefill fitted
 	decode  fitted
+	now     Coefficients // of the fleet
 	targets [kv.MaxTargets]*engine
 	parked  []*engine // of targets that are gone, or loaded and not yet seen
 	output  mean
@@ -120,15 +121,16 @@ func newCalibration(given Coefficients, learn bool) *calibration {
 		c.prefill.start(given.prefillPart())
 		c.decode.start(given.decodePart())
 	}
+	c.refresh()
 	return c
 }
 
 // known reports whether prefill times can be told at all.
 func (c *calibration) known() bool { return c.prefill.known() }
 
-// of returns the coefficients of t; those of the known engine while nothing is
-// known.
-func (c *calibration) of(t kv.Target) Coefficients {
+// refresh brings now up to date: the coefficients of the known engine while
+// nothing is known.
+func (c *calibration) refresh() {
 	k, d := nominal.prefillPart(), nominal.decodePart()
 	if c.prefill.known() {
 		k = c.prefill.coefficients()
@@ -138,14 +140,30 @@ func (c *calibration) of(t kv.Target) Coefficients {
 	} else { // as slow at decoding as at prefill
 		scale(&d, k[0]/nominal.PrefillToken)
 	}
-	if e := c.engine(t); e != nil {
-		scale(&k, e.prefill.factor())
-		scale(&d, e.decode.factor())
-	}
-	return Coefficients{
+	c.now = Coefficients{
 		PrefillToken: k[0], Attention: k[1], Step: k[2],
 		DecodeStep: d[0], DecodeRequest: d[1], DecodeToken: d[2],
 	}
+}
+
+// of returns the coefficients of t.
+func (c *calibration) of(t kv.Target) Coefficients {
+	k := c.now
+	e := c.engine(t)
+	if e == nil {
+		return k
+	}
+	if f := e.prefill.factor(); f != 1 {
+		k.PrefillToken *= f
+		k.Attention *= f
+		k.Step *= f
+	}
+	if f := e.decode.factor(); f != 1 {
+		k.DecodeStep *= f
+		k.DecodeRequest *= f
+		k.DecodeToken *= f
+	}
+	return k
 }
 
 func scale(v *[3]float64, by float64) {
@@ -206,6 +224,7 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 		own = &e.prefill
 	}
 	c.prefill.observe(x, y, own, nominal.prefillPart(), over)
+	c.refresh()
 }
 
 // done learns from the gaps between tokens and the length of the answer.
@@ -232,6 +251,7 @@ func (c *calibration) done(o *Done) {
 		own = &e.decode
 	}
 	c.decode.observe(x, y, own, nominal.decodePart(), 1)
+	c.refresh()
 }
 
 func (c *calibration) engine(t kv.Target) *engine {

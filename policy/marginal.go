@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math"
 	"time"
 
 	"kvasir/kv"
@@ -137,7 +136,7 @@ func (p *marginal) price(req *Request, c *Candidate, expect float64) {
 	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
 	wait := l.Wait.Seconds()
 	c.Uncached = u
-	c.Prefill = time.Duration(math.Round(min(own, 3600) * 1e9))
+	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
 	if !p.cal.known() {
 		wait = float64(l.Prefill) * k.PrefillToken
 		c.Prefill = 0

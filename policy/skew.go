@@ -20,6 +20,8 @@ type skew struct {
 	n     int
 	clear bool // the difference counts
 
+	med, fac float64 // median and factor, 0 for 1: exponentials are too slow to take for every candidate
+
 	first [firstSkews]float64
 }
 
@@ -42,6 +44,7 @@ func (s *skew) observe(ratio float64) {
 		f := s.first
 		slices.Sort(f[:s.n])
 		s.log = f[s.n/2]
+		s.tell()
 		return
 	}
 	s.n++
@@ -52,20 +55,31 @@ func (s *skew) observe(ratio float64) {
 	} else {
 		s.clear = s.n >= minSamples && d > skewEnter
 	}
+	s.tell()
+}
+
+func (s *skew) tell() {
+	s.med, s.fac = 0, 0
+	if s.n >= firstSkews {
+		s.med = math.Exp(s.log)
+	}
+	if s.clear {
+		s.fac = math.Exp(s.log)
+	}
 }
 
 // factor returns the median, 1 while the difference isn't clear.
 func (s *skew) factor() float64 {
-	if !s.clear {
+	if s.fac == 0 {
 		return 1
 	}
-	return math.Exp(s.log)
+	return s.fac
 }
 
 // median returns the median, 1 before there are samples enough to tell.
 func (s *skew) median() float64 {
-	if s.n < firstSkews {
+	if s.med == 0 {
 		return 1
 	}
-	return math.Exp(s.log)
+	return s.med
 }

@@ -90,7 +90,9 @@ func (s *savedSkew) load() (skew, error) {
 	if s.Samples < firstSkews {
 		return skew{}, nil
 	}
-	return skew{log: s.Log, n: s.Samples, clear: s.Clear}, nil
+	k := skew{log: s.Log, n: s.Samples, clear: s.Clear}
+	k.tell()
+	return k, nil
 }
 
 func (e *engine) save() savedEngine {
@@ -161,6 +163,7 @@ func (c *calibration) loadState(src []byte) error {
 		parked = append(parked, e)
 	}
 	c.prefill, c.decode = prefill, decode
+	c.refresh()
 	c.parked = parked
 	c.targets = [kv.MaxTargets]*engine{}
 	c.output = mean{s.Output[0], s.Output[1]}
