@@ -23,10 +23,11 @@
 //	engine/wire   bytes -> kv.Event, every dialect, detected per event
 //	engine/seq    the sequence machine of one publisher: attach, gap, duplicate, restart, replay; pure
 //	ring.go       between the socket and the index: bounded, so that the socket is always drained
-//	stream.go     one publisher: ring -> seq -> wire -> Apply, and its replays
-//	info.go, …    HTTP: models, version, metrics, where the events are
-//	replica.go    the supervisor of one replica
+//	stream.go     one publisher: ring -> seq -> wire -> Apply, and its replays (sink.go, replay.go)
+//	info.go       HTTP: models, version, load (metrics.go), where the events are (sources.go)
+//	replica.go    the supervisor of one replica, and its streams (follow.go)
 //	listen.go     the other topology: engines dial us
+//	eventbench    what an event costs, from the wire on
 //
 // # Goroutines
 //

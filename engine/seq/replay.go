@@ -261,7 +261,11 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 	}
 	m.sawMore = false
 	for _, b := range hold {
-		m.steady(b, now)
+		if m.mode == none {
+			m.steady(b, now)
+		} else { // the batch before was a restart's
+			m.wait(b, now)
+		}
 	}
 	if m.trust.base == kv.Exact && m.trust.proven {
 		m.retryAt = time.Time{}
