@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 	"token/jinja":     {},
 	"token/chat":      {"token/jinja", "token/bpe"},
 	"proxy":           {"kv", "sched", "token", "fleet"},
-	"metrics":         {"kv", "sched", "fleet", "proxy", "token"},
+	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet"},
 	"config":          {"policy", "proxy", "token", "token/files"},
 	"router":          {"kv", "fleet", "index", "load", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},

@@ -35,6 +35,8 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// Poll is how often each engine is asked for its health and models.
 	Poll time.Duration `yaml:"poll"`
+	// IndexBytes bounds the memory of the index; 0 is its default, 4 GiB.
+	IndexBytes int64 `yaml:"index_bytes"`
 	// Receipts is how many of the latest decisions are kept.
 	Receipts int `yaml:"receipts"`
 }
@@ -132,6 +134,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Poll < 50*time.Millisecond || c.Poll > time.Hour {
 		return fmt.Errorf("poll: %v, want 50ms to 1h", c.Poll)
+	}
+	if c.IndexBytes != 0 && c.IndexBytes < 1<<20 {
+		return fmt.Errorf("index_bytes: %d, want 0 (4 GiB) or at least 1048576", c.IndexBytes)
 	}
 	if c.Receipts < 0 || c.Receipts > 1_000_000 {
 		return fmt.Errorf("receipts: %d, want 0 to 1000000", c.Receipts)

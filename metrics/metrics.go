@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"kvasir/fleet"
+	"kvasir/index"
 	"kvasir/kv"
 	"kvasir/proxy"
 	"kvasir/sched"
@@ -24,7 +25,9 @@ type Parts struct {
 	Sched   *sched.Scheduler
 	Proxy   *proxy.Proxy
 	Tokens  func() token.RemoteStats
-	Blocks  func(t kv.Target) [kv.NumTiers]int // what the index has of t, by tier
+	Local   func() token.LocalStats
+	Index   func() index.Stats
+	Blocks  func(t kv.Target) [kv.NumTiers]int64 // what the index has of t, by tier
 	Events  func() Events
 	Version string
 	Now     func() time.Time
@@ -78,6 +81,27 @@ var (
 	renderBytes  = desc("token_cache_bytes", "Memory of kept token ids.")
 )
 
+// Metrics of tokens made in process.
+var (
+	pieceHits    = desc("token_prefix_hits_total", "Pieces of texts whose ids were kept.")
+	pieceMisses  = desc("token_prefix_misses_total", "Pieces of texts that were encoded.")
+	pieceEvicted = desc("token_prefix_evicted_total", "Pieces of texts that were forgotten at the bound.")
+	pieceBytes   = desc("token_prefix_bytes", "Memory of kept pieces.")
+	tokenChecks  = desc("token_checks_total", "Comparisons of our tokens with the engine's.", "model", "equal")
+	tokenDemoted = desc("token_model_demoted", "1 if the model's tokens come from its engines because ours were wrong.", "model")
+)
+
+// Metrics of the index.
+var (
+	indexBlocks    = desc("index_blocks", "Distinct blocks held by anyone.")
+	indexHeld      = desc("index_memberships", "Pairs of target and block.", "tier")
+	indexPredicted = desc("index_predicted", "Pairs of target and block that were dispatched and not reported yet.")
+	indexOrphans   = desc("index_orphans", "Blocks that wait for an unknown parent.")
+	indexBytes     = desc("index_bytes", "Memory that counts against the bound.")
+	indexEvicted   = desc("index_evicted_total", "Blocks that were forgotten at the bound.")
+	indexSkipped   = desc("index_skipped_total", "Blocks of events that made no prefix, by reason.", "reason")
+)
+
 // Metrics of replicas and targets.
 var (
 	replicaUp    = desc("replica_up", "1 if the replica takes requests.", "replica")
@@ -123,6 +147,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	out.gauge(build, 1, c.p.Version)
 	c.door(out)
 	c.tokens(out)
+	c.local(out)
+	c.index(out)
 	c.fleet(out)
 	if c.p.Events != nil {
 		e := c.p.Events()
@@ -162,6 +188,46 @@ func (c *collector) tokens(out sink) {
 	out.count(renderHits, s.Hits)
 	out.count(renderMisses, s.Misses)
 	out.gauge(renderBytes, float64(s.CacheBytes))
+}
+
+func (c *collector) local(out sink) {
+	if c.p.Local == nil {
+		return
+	}
+	s := c.p.Local()
+	out.count(pieceHits, s.Prefix.Hits)
+	out.count(pieceMisses, s.Prefix.Misses)
+	out.count(pieceEvicted, s.Prefix.Evicted)
+	out.gauge(pieceBytes, float64(s.Prefix.Bytes))
+	for name, m := range s.Models {
+		out.count(tokenChecks, m.Compared-m.Mismatched, name, "yes")
+		out.count(tokenChecks, m.Mismatched, name, "no")
+		demoted := 0.
+		if m.Demoted {
+			demoted = 1
+		}
+		out.gauge(tokenDemoted, demoted, name)
+	}
+}
+
+func (c *collector) index(out sink) {
+	if c.p.Index == nil {
+		return
+	}
+	s := c.p.Index()
+	out.gauge(indexBlocks, float64(s.Blocks))
+	for t, n := range s.Memberships {
+		out.gauge(indexHeld, float64(n), kv.Tier(t).String())
+	}
+	out.gauge(indexPredicted, float64(s.Predicted))
+	out.gauge(indexOrphans, float64(s.Orphans))
+	out.gauge(indexBytes, float64(s.Bytes))
+	out.count(indexEvicted, s.Evicted)
+	for why, n := range s.Totals.Skipped {
+		if n > 0 {
+			out.count(indexSkipped, n, index.Reason(why).String())
+		}
+	}
 }
 
 func (c *collector) fleet(out sink) {

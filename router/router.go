@@ -56,7 +56,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{cfg: cfg, log: log, version: version, table: new(fleet.Table), seed: kv.Seed(rand.Uint64())}
-	r.index = index.New(index.Config{Seed: r.seed})
+	r.index = index.New(index.Config{Seed: r.seed, MaxBytes: cfg.IndexBytes})
 	pol, err := policy.New(cfg.Policy, rand.IntN)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (r *Router) adminHandler() http.Handler {
 	return web.Handler(web.Parts{
 		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf,
 		Metrics: metrics.Handler(metrics.Parts{
-			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Version: r.version, Now: time.Now,
+			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
 			Blocks: r.blocks, Events: r.streamEvents,
 		}),
 	})
@@ -234,8 +234,13 @@ func (r *Router) tick(ctx context.Context) {
 }
 
 // blocks returns what the index has of t, by tier.
-func (r *Router) blocks(t kv.Target) [kv.NumTiers]int {
-	return [kv.NumTiers]int{} // TODO(index.Stats)
+func (r *Router) blocks(t kv.Target) [kv.NumTiers]int64 { return r.index.TargetStats(t).Blocks }
+
+func (r *Router) localStats() token.LocalStats {
+	if r.library == nil {
+		return token.LocalStats{}
+	}
+	return r.library.local.Stats()
 }
 
 // streamEvents sums up what the engines' streams brought.

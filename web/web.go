@@ -19,8 +19,8 @@ type Parts struct {
 	Sched   *sched.Scheduler
 	Policy  string
 	Version string
-	Blocks  func(t kv.Target) [kv.NumTiers]int // what the index has of t, by tier
-	Events  func(t kv.Target) any              // the event stream's own figures; nil: none
+	Blocks  func(t kv.Target) [kv.NumTiers]int64 // what the index has of t, by tier
+	Events  func(t kv.Target) any                // the event stream's own figures; nil: none
 	Metrics http.Handler
 	Now     func() time.Time
 }
@@ -95,7 +95,7 @@ type Rank struct {
 	Reason string    `json:"trust_reason,omitempty"`
 	Since  time.Time `json:"trust_since"`
 
-	HeldBlocks map[string]int `json:"held_blocks"` // by tier, as the index has it
+	HeldBlocks map[string]int64 `json:"held_blocks"` // by tier, as the index has it
 
 	Requests     int `json:"requests"`       // admitted and not done
 	Prefilling   int `json:"prefilling"`     // of those, without a first token
@@ -165,7 +165,7 @@ func (p *Parts) rank(t kv.Target) Rank {
 	if g := st.Gauge; !g.At.IsZero() {
 		x.Engine = &Gauge{g.Running, g.Waiting, g.KVUsage, g.At}
 	}
-	x.HeldBlocks = map[string]int{}
+	x.HeldBlocks = map[string]int64{}
 	for tier, n := range p.Blocks(t) {
 		x.HeldBlocks[kv.Tier(tier).String()] = n
 	}
