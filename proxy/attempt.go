@@ -192,7 +192,7 @@ func (a *attempt) close() {
 		a.clock.Stop()
 	}
 	if a.cancel != nil {
-		a.cancel(errOver) // before Close, which would wait for the rest of the answer
+		a.cancel(errOver)
 	}
 	if a.resp != nil {
 		a.resp.Body.Close()

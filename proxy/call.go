@@ -174,7 +174,9 @@ func (c *call) replay() {
 	}
 	c.code = c.last.status
 	c.w.WriteHeader(c.last.status)
+	c.out.SetWriteDeadline(time.Now().Add(c.p.cfg.Idle)) // no attempt's clock runs any more
 	c.w.Write(c.last.body)
+	c.out.SetWriteDeadline(time.Time{})
 }
 
 // note passes the state of an engine on to whoever keeps its health.

@@ -197,6 +197,8 @@ func TestMissingModelIsTheOnlyOne(t *testing.T) {
 		defer w.close()
 		w.engine("a:80", fleet.Model{ID: "m"}, fleet.Model{ID: "alias"}, fleet.Model{ID: "lora", Parent: "m"})
 		w.serve("a:80", answerJSON(200, "{}"))
+		w.engine("b:80", fleet.Model{ID: "m"}, fleet.Model{ID: "alias"})
+		w.serve("b:80", answerJSON(200, "{}"))
 		for _, body := range []string{`{"messages":[]}`, `{"model":null}`, `{"model":""}`, `{"model":7}`} {
 			if code, _, got := w.do("POST", chatPath, body); code != 200 {
 				t.Errorf("%s: %d %s", body, code, got)

@@ -213,6 +213,9 @@ func TestStats(t *testing.T) {
 		if fmt.Sprint(s.Requests) != fmt.Sprint(want) {
 			t.Errorf("requests %v, want %v", s.Requests, want)
 		}
+		if w.good != 1 {
+			t.Errorf("Succeeded was called %d times", w.good)
+		}
 		if s.Retries[Overloaded] != 1 || s.Failures[Overloaded] != 1 || s.Open != 0 {
 			t.Errorf("retries %v, failures %v, open %d", s.Retries, s.Failures, s.Open)
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -28,13 +29,7 @@ func (a *attempt) relay() (Reason, sched.Outcome) {
 	events, document := a.kind()
 	switch {
 	case c.stage != nothing && !events:
-		// The client has the status and headers of a stream that died before its
-		// first content, and this engine refuses to go on: there is no third way.
-		if why == None {
-			why = ServerError
-		}
-		a.note(why, nil)
-		return why, sched.Failed
+		return a.refused(buf[:], why)
 	case why != None:
 		return a.keep(buf[:], why)
 	case events:
@@ -59,6 +54,25 @@ func (a *attempt) kind() (events, document bool) {
 		return a.c.f.stream && a.c.rt.generate, false
 	}
 	return strings.EqualFold(typ, "text/event-stream"), strings.EqualFold(typ, "application/json")
+}
+
+// refused tells the client, who has the head of a stream that died before its first
+// content, that this engine won't go on with it.
+func (a *attempt) refused(buf []byte, why Reason) (Reason, sched.Outcome) {
+	status := a.resp.StatusCode
+	if why == None && status < 400 {
+		why = ServerError // an answer, but of another kind
+	}
+	if why != None {
+		a.note(why, busy(why, a.resp.Header))
+		return why, sched.Failed
+	}
+	n, _ := io.ReadFull(a.resp.Body, buf[:min(len(buf), 1<<10)]) // as much as there is
+	a.c.endStream(problem{
+		status: status, typ: "invalid_request_error", code: "engine_refused",
+		message: "the engine that took the request over answered " + strconv.Itoa(status) + ": " + string(buf[:n]),
+	}, 0)
+	return None, sched.Completed
 }
 
 // keep keeps an answer that asks for another engine: the client gets it only if
@@ -87,175 +101,6 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 func (a *attempt) remember() {
 	c := a.c
 	c.last = answer{a.resp.StatusCode, a.resp.Header, append([]byte(nil), c.held...), a.d.Replica.Name}
-}
-
-// relayStream passes on a stream of events. It holds the answer back until the first
-// content, see release; from there on, every read is one flushed write.
-func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
-	c := a.c
-	a.watch = newWatcher()
-	a.watch.anything = !c.rt.generate
-	c.held = c.held[:0]
-	a.mu.Lock()
-	a.stream = true
-	a.mu.Unlock()
-	a.clock.Reset(min(c.p.cfg.HoldFor, time.Until(a.limit)))
-	for {
-		n, err := a.resp.Body.Read(buf)
-		now := time.Now()
-		a.moved.Store(int64(now.Sub(a.began)))
-		if n > 0 {
-			sick, werr := a.pass(buf[:n], now)
-			if werr != nil {
-				return None, sched.Cancelled
-			}
-			if sick && err == nil {
-				return a.endOfStream(nil, now)
-			}
-		}
-		if err != nil {
-			return a.endOfStream(err, now)
-		}
-	}
-}
-
-// pass sends p, or holds it back until there is content. It reports whether the
-// engine has given up while another one may still take the request.
-func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
-	c := a.c
-	if a.flows {
-		a.watch.events.feed(p)
-		a.progress(now, false)
-		return false, a.write(p)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.watch.events.feed(p)
-	c.held = append(c.held, p...)
-	if len(c.held) > c.p.cfg.HoldBytes {
-		a.released = true
-	}
-	switch {
-	case a.watch.content:
-		a.flows, a.released = true, true
-		a.firstContent(now)
-		a.progress(now, false)
-		a.clock.Reset(c.p.cfg.Idle)
-		a.head()
-		c.start()
-	case c.stage != started && a.watch.trouble() != None:
-		return true, nil
-	case !a.released:
-		return false, nil
-	default:
-		return false, a.sendHeld()
-	}
-	err = a.write(c.held)
-	c.held = c.held[:0]
-	return false, err
-}
-
-// release sends what was held back long enough; the caller holds mu. Comments (keep
-// alives) commit to no engine: after them another one may still take the request.
-func (a *attempt) release() {
-	a.released = true
-	a.sendHeld() // an error shows in the handler's next write, or cancels its context
-}
-
-// sendHeld sends the head and what is held; the caller holds mu.
-func (a *attempt) sendHeld() error {
-	c := a.c
-	a.head()
-	switch {
-	case c.stage == started:
-	case a.watch.seen > 0 || len(c.held) > c.p.cfg.HoldBytes:
-		c.start()
-	case !a.watch.events.between():
-		c.stage = preamble
-		return c.out.Flush() // the start of an event: wait for the rest of it
-	default:
-		c.stage = preamble
-	}
-	err := a.write(c.held)
-	c.held = c.held[:0]
-	return err
-}
-
-// write sends p at once.
-func (a *attempt) write(p []byte) error {
-	a.writing.Store(true)
-	_, err := a.c.w.Write(p)
-	if err == nil {
-		err = a.c.out.Flush()
-	}
-	a.writing.Store(false)
-	return err
-}
-
-// endOfStream ends a stream, whole or not. err is io.EOF, or what broke it, or nil if
-// the engine itself gave up before any content.
-func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) {
-	c := a.c
-	a.mu.Lock()
-	a.over = true // from here on the client is ours alone
-	a.mu.Unlock()
-	w := a.watch
-	w.settle()
-	a.progress(now, true)
-	a.served()
-	if a.clientGone() {
-		return None, sched.Cancelled
-	}
-	why := w.trouble()
-	switch {
-	case why != None:
-	case err != io.EOF && err != nil:
-		why = reasonOf(a.ctx, err)
-	case w.seen == 0 && !w.done:
-		why = Broken // 200, and then nothing at all
-	}
-	if why != None {
-		a.note(why, err)
-	}
-	switch {
-	case c.stage != started && why != None: // another engine may
-		if why != Broken && c.stage == nothing && len(c.held) <= 2*maxKept {
-			if !w.done && c.dialect == openAI && err == nil {
-				c.held = append(c.held, "data: [DONE]\n\n"...) // not waited for
-			}
-			a.remember()
-		}
-		return why, sched.Failed
-	case err != io.EOF && err != nil:
-		if w.events.between() {
-			c.endStream(engineProblem(why), w.seen)
-		} else {
-			c.abort = true // in the middle of an event nothing can be added
-		}
-		return None, sched.Failed
-	}
-	if c.stage != started { // complete, with nothing to say
-		a.d.FirstToken(now)
-		a.head()
-		c.start()
-	}
-	if len(c.held) > 0 && a.write(c.held) != nil {
-		return None, sched.Cancelled
-	}
-	c.held = c.held[:0]
-	a.trailer()
-	if why != None { // the engine's own error event, in its own words
-		return None, sched.Failed
-	}
-	a.note(None, nil)
-	return None, sched.Completed
-}
-
-// endStream ends a stream that the client has the start of with an error. seq is the
-// number of events before it.
-func (c *call) endStream(e problem, seq int) {
-	c.w.Write(e.event(c.dialect, seq)) // an error here means that the client has gone
-	c.out.Flush()
 }
 
 // relayWhole passes on an answer that is one JSON document. It is held back until
@@ -291,9 +136,8 @@ func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
 	a.watch.settle()
 	a.progress(time.Now(), true)
 	a.served()
-	a.head()
-	c.start()
-	if _, err := c.w.Write(c.held); err != nil {
+	a.start()
+	if a.writeRaw(c.held) != nil {
 		return None, sched.Cancelled
 	}
 	a.trailer()
@@ -325,8 +169,7 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 	if a.watch != nil {
 		tail = append(tail, c.held[max(0, len(c.held)-maxTail):]...)
 	}
-	a.head()
-	c.start()
+	a.start()
 	if a.resp.ContentLength < 0 {
 		c.out.Flush() // the headers, for there may be nothing for long
 	}
@@ -379,6 +222,19 @@ func keepTail(tail, p []byte) []byte {
 	return append(tail, p...)
 }
 
+// write sends p at once.
+func (a *attempt) write(p []byte) error {
+	a.writing.Store(true)
+	_, err := a.c.w.Write(p)
+	if err == nil {
+		if err = a.c.out.Flush(); errors.Is(err, http.ErrNotSupported) {
+			err = nil // some wrapper around w can't: that's not the client's fault
+		}
+	}
+	a.writing.Store(false)
+	return err
+}
+
 // writeRaw sends p, at once if the answer's length is unknown.
 func (a *attempt) writeRaw(p []byte) error {
 	if len(p) == 0 {
@@ -391,6 +247,14 @@ func (a *attempt) writeRaw(p []byte) error {
 	_, err := a.c.w.Write(p)
 	a.writing.Store(false)
 	return err
+}
+
+// start sends status and headers, to be followed by the body.
+func (a *attempt) start() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.head()
+	a.c.start()
 }
 
 // head sends status and headers, unless an earlier engine's have been sent.

@@ -69,6 +69,8 @@ func TestFailureBeforeTheFirstByteGoesElsewhere(t *testing.T) {
 		{name: "an abort as the whole answer", http: answerJSON(200, abortDoc), why: Aborting},
 		{name: "an abort as a stream", stream: true, http: stream(
 			`data: {"choices":[{"index":0,"text":"","finish_reason":"abort"}]}`+"\n\n", `data: {"choices":[],"usage":{"prompt_tokens":3}}`+"\n\n", chatDone), why: Aborting},
+		{name: "an abort in one piece", stream: true, http: stream(
+			`data: {"choices":[{"index":0,"text":"","finish_reason":"abort"}]}` + "\n\n" + `data: {"choices":[],"usage":{"prompt_tokens":3}}` + "\n\n" + chatDone), why: Aborting},
 		{name: "headers, then nothing", stream: true, http: timed(time.Hour), why: Silent, took: 10 * time.Minute},
 		{name: "keep-alives, then nothing", stream: true, http: timed(keepAlive, time.Minute, keepAlive, time.Hour), why: Silent, took: 10 * time.Minute},
 		{name: "nothing at all", http: func(_ http.ResponseWriter, r *http.Request) {
@@ -333,7 +335,8 @@ func TestStreamGoesOnElsewhereAfterKeepAlives(t *testing.T) {
 		want string
 	}{
 		{"and is served", stream(chatRole, chatA, chatDone), keepAlive + keepAlive + chatRole + chatA + chatDone},
-		{"and is refused", answerJSON(400, "no"), keepAlive + keepAlive + `data: {"error":{"message":"the engine that had this request failed before its answer was complete (server_error)","type":"server_error","param":null,"code":"engine_failed"}}` + "\n\n" + chatDone},
+		{"and is refused", answerJSON(400, "no"), keepAlive + keepAlive + `data: {"error":{"message":"the engine that took the request over answered 400: no","type":"invalid_request_error","param":null,"code":"engine_refused"}}` + "\n\n" + chatDone},
+		{"and finds it busy", answerJSON(503, "busy"), keepAlive + keepAlive + `data: {"error":{"message":"the engine that had this request failed before its answer was complete (overloaded)","type":"server_error","param":null,"code":"engine_failed"}}` + "\n\n" + chatDone},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"io"
+	"time"
+
+	"kvasir/sched"
+)
+
+// relayStream passes on a stream of events. It holds the answer back until the first
+// content, see release; from there on, every read is one flushed write.
+func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
+	c := a.c
+	a.watch = newWatcher()
+	a.watch.anything = !c.rt.generate
+	c.held = c.held[:0]
+	a.mu.Lock()
+	a.stream = true
+	a.mu.Unlock()
+	a.clock.Reset(min(c.p.cfg.HoldFor, time.Until(a.limit)))
+	for {
+		n, err := a.resp.Body.Read(buf)
+		now := time.Now()
+		a.moved.Store(int64(now.Sub(a.began)))
+		if n > 0 {
+			sick, werr := a.pass(buf[:n], now)
+			if werr != nil {
+				return None, sched.Cancelled
+			}
+			if sick && err == nil {
+				return a.endOfStream(nil, now)
+			}
+		}
+		if err != nil {
+			return a.endOfStream(err, now)
+		}
+	}
+}
+
+// pass sends p, or holds it back until there is content. It reports whether the
+// engine has given up while another one may still take the request.
+func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
+	c := a.c
+	if a.flows {
+		a.watch.events.feed(p)
+		a.progress(now, false)
+		return false, a.write(p)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watch.events.feed(p)
+	c.held = append(c.held, p...)
+	if len(c.held) > c.p.cfg.HoldBytes {
+		a.released = true
+	}
+	switch {
+	case a.watch.content:
+		a.flows, a.released = true, true
+		a.firstContent(now)
+		a.progress(now, false)
+		a.clock.Reset(c.p.cfg.Idle)
+		a.head()
+		c.start()
+	case c.stage != started && a.watch.trouble() != None:
+		return true, nil
+	case !a.released:
+		return false, nil
+	default:
+		return false, a.sendHeld()
+	}
+	err = a.write(c.held)
+	c.held = c.held[:0]
+	return false, err
+}
+
+// release sends what was held back long enough; the caller holds mu. Comments (keep
+// alives) commit to no engine: after them another one may still take the request.
+func (a *attempt) release() {
+	a.released = true
+	a.sendHeld() // an error shows in the handler's next write, or cancels its context
+}
+
+// sendHeld sends the head and what is held; the caller holds mu.
+func (a *attempt) sendHeld() error {
+	c := a.c
+	a.head()
+	switch {
+	case c.stage == started:
+	case a.watch.seen > 0 || len(c.held) > c.p.cfg.HoldBytes:
+		c.start()
+	case !a.watch.events.between():
+		c.stage = preamble
+		return c.out.Flush() // the start of an event: wait for the rest of it
+	default:
+		c.stage = preamble
+	}
+	err := a.write(c.held)
+	c.held = c.held[:0]
+	return err
+}
+
+// endOfStream ends a stream, whole or not. err is io.EOF, or what broke it, or nil if
+// the engine itself gave up before any content.
+func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) {
+	c := a.c
+	a.mu.Lock()
+	a.over = true // from here on the client is ours alone
+	a.mu.Unlock()
+	w := a.watch
+	w.settle()
+	a.progress(now, true)
+	a.served()
+	if a.clientGone() {
+		return None, sched.Cancelled
+	}
+	why := w.trouble()
+	switch {
+	case why != None:
+	case err != io.EOF && err != nil:
+		why = reasonOf(a.ctx, err)
+	case w.seen == 0 && !w.done:
+		why = Broken // 200, and then nothing at all
+	}
+	if why != None {
+		a.note(why, err)
+	}
+	switch {
+	case c.stage != started && why != None: // another engine may
+		if why != Broken && c.stage == nothing && len(c.held) <= 2*maxKept {
+			if !w.done && c.dialect == openAI && err == nil {
+				c.held = append(c.held, "data: [DONE]\n\n"...) // not waited for
+			}
+			a.remember()
+		}
+		return why, sched.Failed
+	case err != io.EOF && err != nil:
+		if w.events.between() {
+			c.endStream(engineProblem(why), w.seen)
+		} else {
+			c.abort = true // in the middle of an event nothing can be added
+		}
+		return None, sched.Failed
+	}
+	if c.stage != started { // complete, with nothing to say
+		a.d.FirstToken(now)
+		a.head()
+		c.start()
+	}
+	if len(c.held) > 0 && a.write(c.held) != nil {
+		return None, sched.Cancelled
+	}
+	c.held = c.held[:0]
+	a.trailer()
+	if why != None { // the engine's own error event, in its own words
+		return None, sched.Failed
+	}
+	a.note(None, nil)
+	return None, sched.Completed
+}
+
+// endStream ends a stream that the client has the start of with an error. seq is the
+// number of events before it.
+func (c *call) endStream(e problem, seq int) {
+	c.w.Write(e.event(c.dialect, seq)) // an error here means that the client has gone
+	c.out.Flush()
+}
