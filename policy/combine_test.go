@@ -113,7 +113,7 @@ func TestMinSpreadPreventsStarvation(t *testing.T) {
 	if got := serve(named("pure_affinity")); got[0] != 10000 {
 		t.Fatalf("without: %v: the failure is not there", got)
 	}
-	got := serve(with("pure_affinity", func(c *Config) { c.MinSpread.Enabled = true }))
+	got := serve(with("pure_affinity", func(c *Config) { c.MinSpread.Enabled = true; c.MinSpread.Floor = .1 }))
 	for i, n := range got {
 		if n < 200 {
 			t.Errorf("target %d got %d of 10,000, want at least a tenth of a fair share: %v", i, n, got)
@@ -382,5 +382,51 @@ func TestHotPrefixDegree(t *testing.T) {
 	cands[3].Overlap.GPU = 96
 	if i := p.Pick(mine(7), cands); i != 3 {
 		t.Errorf("idle holder: placed on %d", i)
+	}
+}
+
+// Serial agents (AMD-AGI/Infera#103: 448 of 448 requests on one replica): 8
+// sessions of 28 turns behind a system prompt of 2 blocks, one request at a time,
+// so that nothing is in flight when the choice is made.
+func serialAgents(t *testing.T, cfg Config) (sessions [2]int, stayed int) {
+	p := must(t, cfg, seeded(1))
+	cands := fleet(2)
+	var held [8][2]int // tokens of each session on each target
+	system := [2]int{}
+	home := [8]int{-1, -1, -1, -1, -1, -1, -1, -1}
+	now := 0.
+	for turn := range 28 {
+		for s := range held {
+			now += 2
+			for i := range cands {
+				cands[i].Overlap.GPU = int32(max(held[s][i], system[i]))
+			}
+			n := 32 + (turn+1)*600
+			i := run(p, &Request{Now: at(now), Tokens: n, Known: true, SessionHash: uint64(s + 1)}, cands)
+			held[s][i], system[i] = n, 32
+			if home[s] < 0 {
+				sessions[i]++
+			} else if home[s] == i {
+				stayed++
+			}
+			home[s] = i
+		}
+	}
+	return sessions, stayed
+}
+
+func TestSerialAgentsSpread(t *testing.T) {
+	for _, name := range []string{"dynamo", "marginal", "lmetric"} {
+		known := func(c *Config) { c.Marginal.Coefficients = nominal }
+		if got, _ := serialAgents(t, with(name, known)); got[0] != 8 && got[1] != 8 {
+			t.Errorf("%s without: %v: the failure is not there", name, got)
+		}
+		got, stayed := serialAgents(t, with(name, func(c *Config) { known(c); c.MinSpread.Enabled = true }))
+		if max(got[0], got[1]) > 6 {
+			t.Errorf("%s with: sessions placed %v, want at most 70 %% on one", name, got)
+		}
+		if stayed < 8*27*9/10 {
+			t.Errorf("%s: only %d of %d later turns went home", name, stayed, 8*27)
+		}
 	}
 }

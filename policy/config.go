@@ -58,7 +58,7 @@ func Defaults() Config {
 
 		Guard:     Guard{By: "tokens", Abs: 100000, Rel: 2},
 		Explore:   Explore{Share: .01, Extra: 2},
-		MinSpread: MinSpread{Floor: .1, Window: time.Minute, Cold: 1024},
+		MinSpread: MinSpread{Floor: .6, Window: time.Minute, Cold: 1024},
 		Dwell:     Dwell{For: 10 * time.Second, Gain: .1, Step: .01, MaxWait: 2 * time.Second},
 		HotPrefix: HotPrefix{HalfLife: time.Minute, Hot: 1.25, Fill: .8},
 		Shed:      Shed{Queue: 5, KVUsage: .8},

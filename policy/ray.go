@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"time"
 
 	"kvasir/kv"
@@ -66,7 +67,7 @@ type rayPrefix struct {
 func newRayPrefix(cfg RayPrefix, intn func(int) int) *rayPrefix {
 	p := &rayPrefix{cfg: cfg, two: p2c{intn}, intn: intn}
 	if cfg.Match == "text" {
-		p.tree = new(textTree)
+		p.tree = newTextTree()
 	}
 	return p
 }
@@ -148,13 +149,12 @@ func (p *rayPrefix) Placed(req *Request, cands []Candidate, i int) {
 		return
 	}
 	p.tree.insert(p.clip(req.Text), cands[i].Target, req.Now)
-	if p.cfg.Evict && req.Now.Sub(p.evicted) >= p.cfg.EvictInterval {
+	switch {
+	case p.cfg.Evict && req.Now.Sub(p.evicted) >= p.cfg.EvictInterval:
 		p.evicted = req.Now
-		for t := range p.tree.size {
-			if p.tree.size[t] > p.cfg.EvictThreshold {
-				p.tree.evict(kv.Target(t), p.cfg.EvictTarget, true)
-			}
-		}
+		p.tree.trim(p.cfg.EvictThreshold, p.cfg.EvictTarget, true)
+	case p.tree.full():
+		p.tree.trim(math.MaxInt, math.MaxInt, true)
 	}
 }
 

@@ -75,7 +75,7 @@ type sglang struct {
 func newSGLang(cfg SGLang, intn func(int) int) *sglang {
 	p := &sglang{cfg: cfg, intn: intn}
 	if cfg.Match == "text" {
-		p.tree = new(textTree)
+		p.tree = newTextTree()
 	}
 	return p
 }
@@ -191,13 +191,9 @@ func (p *sglang) Placed(req *Request, cands []Candidate, i int) {
 		return
 	}
 	p.tree.insert(p.clip(req.Text), cands[i].Target, req.Now)
-	if req.Now.Sub(p.evicted) >= p.cfg.EvictInterval {
+	if req.Now.Sub(p.evicted) >= p.cfg.EvictInterval || p.tree.full() {
 		p.evicted = req.Now
-		for t := range p.tree.size {
-			if p.tree.size[t] > p.cfg.MaxTree {
-				p.tree.evict(kv.Target(t), p.cfg.MaxTree, false)
-			}
-		}
+		p.tree.trim(p.cfg.MaxTree, p.cfg.MaxTree, false)
 	}
 }
 

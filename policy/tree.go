@@ -20,6 +20,8 @@ import (
 type textTree struct {
 	root  treeNode
 	size  [kv.MaxTargets]int // bytes of text by target
+	total int                // sum of size: more than the bytes in memory, as targets share nodes
+	limit int                // on total
 	first [kv.MaxTargets]*place
 	last  [kv.MaxTargets]*place
 	spare *place // linked by next
@@ -156,6 +158,7 @@ func (t *textTree) use(n *treeNode, target kv.Target, now time.Time) {
 		p = t.newPlace(target, n, now)
 		n.places = append(n.places, p)
 		t.size[target] += len(n.text)
+		t.total += len(n.text)
 	} else {
 		t.unlink(p)
 	}
@@ -213,6 +216,7 @@ func (t *textTree) drop(p *place) {
 	n := p.node
 	t.unlink(p)
 	t.size[p.target] -= len(n.text)
+	t.total -= len(n.text)
 	n.places = slices.DeleteFunc(n.places, func(q *place) bool { return q == p })
 	*p = place{next: t.spare}
 	t.spare = p
@@ -244,6 +248,35 @@ func (t *textTree) merge(n *treeNode) {
 	low.text = slices.Concat(n.text, low.text)
 	low.parent = up
 	up.children[i] = low
+}
+
+// maxTreeTotal bounds a tree whatever its policy says: upstream's limits are for
+// each target (64 MB), at times off, and enforced only now and then.
+const maxTreeTotal = 1 << 30
+
+func newTextTree() *textTree { return &textTree{limit: maxTreeTotal} }
+
+// full reports whether the tree must be trimmed now.
+func (t *textTree) full() bool { return t.total > t.limit }
+
+// trim evicts from every target with more than over bytes until most are left,
+// and whatever it takes to stay within the limit.
+func (t *textTree) trim(over, most int, whole bool) {
+	if t.full() {
+		holders := 0
+		for i := range t.size {
+			if t.size[i] > 0 {
+				holders++
+			}
+		}
+		fair := t.limit / 10 * 9 / holders
+		over, most = min(over, fair), min(most, fair)
+	}
+	for i := range t.size {
+		if t.size[i] > over {
+			t.evict(kv.Target(i), most, whole)
+		}
+	}
 }
 
 // forget removes all of a target.

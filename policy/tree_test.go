@@ -62,6 +62,13 @@ func (t *textTree) check(tb testing.TB) {
 	if len(seen) != 0 {
 		tb.Fatalf("%d places in no list", len(seen))
 	}
+	total := 0
+	for _, n := range sizes {
+		total += n
+	}
+	if t.total != total {
+		tb.Fatalf("total %d, want %d", t.total, total)
+	}
 }
 
 // The tree against a plain set of prefixes per target.
@@ -196,4 +203,29 @@ func TestTextTreeEvictsOldestLeafFirst(t *testing.T) {
 		}
 	}
 	tree.check(t)
+}
+
+// A tree stays within its limit whatever those of the policy are: here none at
+// all, as is Ray's default, and prompts that share nothing.
+func TestTextTreeIsBounded(t *testing.T) {
+	cfg := named("ray_prefix")
+	cfg.RayPrefix.Evict = false
+	p := must(t, cfg, seeded(1)).(*rayPrefix)
+	p.tree.limit = 100000
+	cands := fleet(20)
+	r := rand.New(rand.NewPCG(8, 8))
+	for k := range 3000 {
+		text := make([]byte, 1000)
+		for i := range text {
+			text[i] = byte(r.IntN(256))
+		}
+		p.Placed(&Request{Now: at(float64(k)), Text: text}, cands, k%20)
+		if p.tree.total > p.tree.limit {
+			t.Fatalf("%d bytes after %d prompts", p.tree.total, k)
+		}
+	}
+	p.tree.check(t)
+	if p.tree.total < 50000 {
+		t.Errorf("only %d bytes are left", p.tree.total)
+	}
 }
