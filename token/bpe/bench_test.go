@@ -24,9 +24,7 @@ func cpu() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// corpus generates texts of one kind. Words come from a vocabulary of 6,000
-// with Zipf's frequencies, much more than the cache's share of one text and
-// about what English prose has.
+// corpus generates texts of one kind, with words of Zipf's frequencies.
 type corpus struct {
 	r     *rand.Rand
 	zipf  *rand.Zipf
@@ -34,9 +32,10 @@ type corpus struct {
 	han   []string
 }
 
-func newCorpus(seed uint64) *corpus {
+// newCorpus makes a corpus of so many different words.
+func newCorpus(seed uint64, words int) *corpus {
 	r := rand.New(rand.NewPCG(seed, 1))
-	c := &corpus{r: r, zipf: rand.NewZipf(r, 1.07, 3, 5999)}
+	c := &corpus{r: r, zipf: rand.NewZipf(r, 1.07, 3, uint64(words-1))}
 	heads := strings.Fields("th wh st tr pr con re in de ex com un dis per pro al be ca di en fi ge ha is la ma no or pa qu ra se ta up vi wa")
 	tails := strings.Fields("e s ing ed er ion ment ly al ous ive ness able ance ic ity ize ful less ent an on at is or ar el ow ea")
 	mids := strings.Fields("a e i o u ai ee ou ra re ri lo le la ti te ta si se sa nd nt st ct mp rm ll pp ss tt gh ck ng")
@@ -45,7 +44,7 @@ func newCorpus(seed uint64) *corpus {
 	for _, w := range c.words {
 		seen[w] = true
 	}
-	for len(c.words) < 6000 {
+	for len(c.words) < words {
 		w := heads[r.IntN(len(heads))]
 		for range 1 + r.IntN(2) {
 			w += mids[r.IntN(len(mids))]
@@ -57,6 +56,9 @@ func newCorpus(seed uint64) *corpus {
 		}
 	}
 	c.han = strings.Split("的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实日军者意无力它与长把机十民第公此已工使情明性知全三又关点正业外将两高间由问很最重并物手应战向头文体政美相见被利什二等产或新己制身果加西斯月话合回特代内信表化老给世位次度门任常先海通教儿原东声提立及比员解水名真论处走义各入几口认条平系气题活尔更别打女变四神总何电数安少报才结反受目太量再感建务做接必场件计管期市直德资命山金指克许统区保至队形社便空决治展马科司五基眼书非则听白却界达光放强即像难且权思王象完设式色路记南品住告类求据程北边死张该交规万取拉格望觉术领共确传师观清今切院让识候带导争运", "")
+	if words < 1000 {
+		c.han = c.han[:110]
+	}
 	return c
 }
 
@@ -131,16 +133,23 @@ func (c *corpus) text(kind string, size int) []byte {
 
 var kinds = []string{"prose", "code", "json", "chinese", "unseen"}
 
-// BenchmarkEncode measures fresh text: no slice of the corpus comes twice in
-// an iteration of 2 MB; the cache is warm from other slices of it. The metric
-// to read is MB/cpu-s.
-func BenchmarkEncode(b *testing.B) {
+// BenchmarkEncode measures fresh text over 6,000 words, about what English prose
+// has: no slice of the corpus comes twice in an iteration of 2 MB; the cache is
+// warm from other slices of it. The metrics to read are MB/cpu-s and the best
+// iteration's.
+func BenchmarkEncode(b *testing.B) { benchmarkEncode(b, 6000) }
+
+// BenchmarkEncode200 does the same over 200 words and 110 Chinese characters, as
+// the reference figures do.
+func BenchmarkEncode200(b *testing.B) { benchmarkEncode(b, 200) }
+
+func benchmarkEncode(b *testing.B, words int) {
 	for _, family := range []string{"qwen3", "gptoss", "deepseek_v3", "gemma3"} {
 		for _, kind := range kinds {
 			for _, size := range []int{8 << 10, 64 << 10} {
 				b.Run(fmt.Sprintf("%s/%s/%dK", family, kind, size>>10), func(b *testing.B) {
 					k := load(b, family)
-					c := newCorpus(7)
+					c := newCorpus(7, words)
 					warm := c.text(kind, 500_000)
 					all := c.text(kind, 2_000_000/size*size)
 					dst := k.Encode(make([]uint32, 0, len(all)), warm, false)

@@ -12,6 +12,12 @@ func (t *Tokenizer) word(dst []uint32, b []byte, i, j int, s *scratch) []uint32 
 			}
 		}
 		k0, k1 := shortWord(b, i, j)
+		// getShort, spelled out for a word of one token in the first entry
+		l := t.cache.lineOf(k0, k1)
+		head, v := l[0].Load(), l[1].Load()
+		if l[2].Load() == k0 && l[3].Load() == k1 && v|idMask == ^uint64(0) && head>>headBits&1 == 0 && l[0].Load() == head {
+			return append(dst, uint32(v)&idMask)
+		}
 		if out, ok := t.cache.getShort(dst, k0, k1); ok {
 			return out
 		}
