@@ -5,8 +5,8 @@ import "kvasir/kv"
 // bytes is the memory that counts against Config.MaxBytes: everything but
 // orphans, which have bounds of their own, and lanes.
 func (ix *Index) bytes() int64 {
-	rows := ix.rows.inUse - len(ix.epochs.before) - len(ix.epochs.during) // retired ones are as good as free
-	return int64(max(rows, 0))*rowBytes + int64(ix.rows.ndetails-uint32(len(ix.rows.detailsF)))*64 +
+	return int64(ix.rows.inUse-ix.retiredRows)*rowBytes + // retired ones are as good as free
+		int64(ix.rows.ndetails-uint32(len(ix.rows.detailsF)))*64 +
 		ix.heads.bytes() + ix.handles.bytes() + ix.sets.size +
 		int64(len(ix.aliasOf))*aliasBytes + int64(len(ix.copies))*copyBytes + int64(ix.slidNames)*slidBytes + ix.pageMemory
 }
@@ -23,6 +23,8 @@ func (ix *Index) makeRoom(t *target, n int, parent kv.Handle, l *lane) bool {
 	if need > ix.cfg.MaxBytes/2 {
 		return false
 	}
+	// A part is kept free for tables that grow in the course of one event.
+	need += ix.cfg.MaxBytes / 16
 	if ix.bytes()+need <= ix.cfg.MaxBytes {
 		return true
 	}

@@ -146,6 +146,7 @@ func (ix *Index) freeRow(r uint32) {
 	m.fill.Store(0)
 	m.sets.Store(0)
 	ix.epochs.retire(retiredRow, r)
+	ix.retiredRows++
 }
 
 // reuse takes back what no reader sees any more.
@@ -153,6 +154,7 @@ func (ix *Index) reuse(kind retired, n uint32) {
 	switch kind {
 	case retiredRow:
 		ix.rows.release(n)
+		ix.retiredRows--
 	case retiredDetail:
 		ix.rows.detailsF = append(ix.rows.detailsF, n&^inDetail)
 	case retiredSet:

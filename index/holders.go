@@ -77,10 +77,15 @@ type sets struct {
 	size   int64 // bytes
 	count  int
 	moves  [1024]move
+	draft  holders    // being built
+	spare  []*holders // dropped, for the next to be published
 	work   [planes][maxLanes / 64]uint64
 }
 
-const setChunk = 256
+const (
+	setChunk     = 256
+	maxSpareSets = 64
+)
 
 // A move remembers the answer of with.
 type move struct {
@@ -135,13 +140,17 @@ func (s *sets) release(id uint32, n int, e *epochs) {
 func (s *sets) drop(id uint32) {
 	i := id - firstInterned
 	p := &(*s.dir.Load())[i/setChunk][i%setChunk]
-	s.size -= p.Load().bytes()
+	h := p.Load()
+	s.size -= h.bytes()
 	s.count--
 	p.Store(nil)
+	if len(s.spare) < maxSpareSets {
+		s.spare = append(s.spare, h)
+	}
 	s.free = append(s.free, id)
 }
 
-func (h *holders) bytes() int64 { return 160 + 8*int64(len(h.words)) }
+func (h *holders) bytes() int64 { return 160 + 8*int64(cap(h.words)) }
 
 func (s *sets) serialOf(id uint32) uint64 {
 	if id < firstInterned {
@@ -239,13 +248,13 @@ func (s *sets) intern(lo, hi int) uint32 {
 		}
 		return single(l, m)
 	}
-	h := &holders{lo: uint16(lo), n: uint16(hi - lo)}
+	h := &s.draft
+	*h = holders{lo: uint16(lo), n: uint16(hi - lo), words: h.words[:0]}
 	for p := range planes {
 		if slices.ContainsFunc(s.work[p][lo:hi], func(w uint64) bool { return w != 0 }) {
 			h.planes |= 1 << p
 		}
 	}
-	h.words = make([]uint64, 0, (hi-lo)*(1+bits.OnesCount8(h.planes)))
 	for i := lo; i < hi; i++ {
 		h.words = append(h.words, anyAt(i))
 	}
@@ -272,7 +281,18 @@ func (s *sets) intern(lo, hi int) uint32 {
 	return s.publish(h)
 }
 
-func (s *sets) publish(h *holders) uint32 {
+// publish makes the draft a set.
+func (s *sets) publish(draft *holders) uint32 {
+	var h *holders
+	if n := len(s.spare); n > 0 {
+		h = s.spare[n-1]
+		s.spare = s.spare[:n-1]
+	} else {
+		h = new(holders)
+	}
+	words := append(h.words[:0], draft.words...)
+	*h = *draft
+	h.words = words
 	if n := len(s.free); n > 0 {
 		h.id = s.free[n-1]
 		s.free = s.free[:n-1]
@@ -284,7 +304,6 @@ func (s *sets) publish(h *holders) uint32 {
 		}
 		s.next++
 	}
-	h.words = slices.Clip(h.words)
 	s.serial++
 	h.serial = s.serial + 1
 	s.bySum[h.sum] = h.id

@@ -50,6 +50,7 @@ type Index struct {
 	pageMemory  int64
 	blocks      int // distinct blocks held by anyone
 	hand        uint32
+	retiredRows int
 	evictions   uint64
 	totals      Totals
 

@@ -20,9 +20,11 @@ type laneSlot uint64
 
 func atLane(l uint16, s slot) laneSlot { return laneSlot(s)<<16 | laneSlot(l) }
 
-// keyOf mixes a handle for the table: handles may be counters.
+// keyOf mixes a handle for the table. Handles may be counters: mixed once, they
+// would fill all segments at the same pace, which then would split all at once.
 func (ix *Index) keyOf(h kv.Handle) uint32 {
-	return tagOf(mum(uint64(h)^ix.secret, 0x9e3779b97f4a7c15))
+	x := mum(uint64(h)^ix.secret, 0x9e3779b97f4a7c15)
+	return tagOf(mum(x^ix.secret, 0xbf58476d1ce4e5b9))
 }
 
 // named returns the slot whose shared name is h, with h's tag, or 0.

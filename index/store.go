@@ -54,10 +54,6 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 		r.skip(BadShape, n)
 		return
 	}
-	if !ix.makeRoom(t, n, ev.Parent, l) {
-		r.skip(Full, n)
-		return
-	}
 	if l == nil {
 		if l = ix.addLane(t, laneDense, ev.Group); l == nil {
 			r.skip(Full, n)
@@ -70,6 +66,11 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	}
 	if ev.Tier == kv.GPU || l.bs == 0 {
 		l.bs = ev.BlockSize
+	}
+	// Not before: that the group exists counts even if its blocks find no room.
+	if !ix.makeRoom(t, n, ev.Parent, l) {
+		r.skip(Full, n)
+		return
 	}
 	u := run{l: l, tier: ev.Tier, handles: ev.Handles, chunk: chunk, reused: ev.Reused}
 	ok = false
