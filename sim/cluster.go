@@ -14,6 +14,8 @@ type router interface {
 	// admitted tells that q's engine has moved it from its queue to its batch.
 	admitted(q *request)
 	first(q *request, now float64)
+	// progress tells that q got n more tokens (with model.Config.Stream only).
+	progress(q *request, n int, now float64)
 	// done tells that q is complete, failed that its engine died under it.
 	done(q *request, now float64)
 	failed(q *request, now float64)
@@ -200,10 +202,15 @@ func (c *cluster) step(r int) {
 	c.ends[r] = -1
 	c.engines[r].AdvanceAt(c.now, &c.out)
 	for _, p := range c.out.Progress {
-		if p.First {
+		switch {
+		case p.First:
 			q := c.live[p.ID]
-			q.first, q.hit, q.started = c.now, p.Cached, true
+			q.first, q.hit, q.started, q.told = c.now, p.Cached, true, 1
 			c.router.first(q, c.now)
+		case !p.Done:
+			q := c.live[p.ID]
+			q.told += p.Tokens
+			c.router.progress(q, p.Tokens, c.now)
 		}
 	}
 	for _, p := range c.out.Progress {

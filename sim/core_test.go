@@ -305,3 +305,38 @@ func TestBadConfig(t *testing.T) {
 		}
 	}
 }
+
+// The JSON of a report is a contract: names may be added, never changed.
+func TestSchema(t *testing.T) {
+	r, err := Run(context.Background(), Config{Workload: micro(), Policies: []string{"dynamo:trackout"}, Replicas: 2, Profile: model.Profile70B})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Version int
+		Runs    []map[string]any
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Version != 1 || len(doc.Runs) != 1 {
+		t.Fatalf("version %d, %d runs", doc.Version, len(doc.Runs))
+	}
+	for _, name := range []string{"input", "policy", "replicas", "profile", "kv_tokens", "seed", "requests", "hit_rate", "decode_cv", "stickiness", "makespan_s", "max_share", "wall_s"} {
+		if _, ok := doc.Runs[0][name]; !ok {
+			t.Errorf("run has no %q", name)
+		}
+	}
+	for _, name := range []string{"ttft_s", "e2e_s", "tpot_s"} {
+		m, _ := doc.Runs[0][name].(map[string]any)
+		for _, part := range []string{"mean", "p50", "p95", "p99"} {
+			if _, ok := m[part]; !ok {
+				t.Errorf("%s has no %q", name, part)
+			}
+		}
+	}
+}

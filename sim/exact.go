@@ -151,6 +151,8 @@ func (x *exact) done(q *request, now float64) {
 	x.outN++
 }
 
+func (x *exact) progress(*request, int, float64) {}
+
 func (x *exact) failed(*request, float64) {} // faults don't reach twins
 
 func (x *exact) events(int, float64, []model.Event) {}

@@ -110,9 +110,11 @@ func (g *gateways) first(q *request, now float64) {
 	g.share(q, 'f', now)
 }
 
+func (g *gateways) progress(q *request, n int, now float64) { q.decision.Progress(n, at(now)) }
+
 func (g *gateways) done(q *request, now float64) {
 	t := at(now)
-	q.decision.Progress(q.Output-1, t)
+	q.decision.Progress(q.Output-q.told, t)
 	q.decision.Served(q.Prompt, q.hit)
 	q.decision.Done(t, sched.Completed)
 	q.decision = nil

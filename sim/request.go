@@ -26,6 +26,7 @@ type request struct {
 	booked  float64
 	hit     int // prompt tokens that the engine found
 	started bool
+	told    int // output tokens that the router knows of
 	first   float64
 	done    float64
 

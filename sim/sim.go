@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"kvasir/model"
+	"kvasir/policy"
 )
 
 // Config says what to simulate. See Validate for the ranges.
@@ -214,6 +215,8 @@ func (c *Config) build(a arm, seed uint64) (*cluster, error) {
 	if c.Engine == "paged" {
 		config.Admission, config.Instant = model.Paged, false
 	}
+	// A policy that counts output blocks must hear of tokens as they come.
+	config.Stream = a.twin == nil && policy.Needs(a.config).OutputBlocks
 	if a.twin != nil && a.twin.pool {
 		config.Pool = model.NewPool(c.Replicas * (profile.KVTokens / w.size))
 	}
