@@ -46,13 +46,13 @@ func (ix *Index) makeRoom(t *target, n int, parent kv.Handle, l *lane) bool {
 
 const candidates = 8
 
-// evict forgets the blocks of one row: of a few rows that were not matched since
-// the clock hand came by last, the deepest in its chain, whose blocks are of use
-// to the fewest prompts.
+// evict forgets the blocks of one row: of a few rows that were not matched or
+// stored since the clock hand came by, the deepest in its chain, whose blocks are
+// of use to the fewest prompts.
 func (ix *Index) evict(keep uint32) bool {
 	total := uint32(len(*ix.rows.slabs.Load())) * slabRows
 	best, depth, found := uint32(0), uint32(0), 0
-	for range 2 * total {
+	for range (usedMatched + 1) * total {
 		if ix.hand++; ix.hand >= total {
 			ix.hand = 0
 		}
@@ -64,8 +64,8 @@ func (ix *Index) evict(keep uint32) bool {
 		if m.fill.Load() == 0 || ix.hand == keep {
 			continue
 		}
-		if m.used.Load() != 0 {
-			m.used.Store(0)
+		if u := m.used.Load(); u != 0 {
+			m.used.Store(u - 1)
 			continue
 		}
 		if best == 0 || m.depth > depth {

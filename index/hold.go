@@ -236,7 +236,7 @@ func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 			m.depth = pm.depth + uint32(prev.pos()) + 1
 		}
 		m.live, m.named, m.alias, m.extra = 1<<n-1, 0, 0, 0
-		m.used.Store(1)
+		m.used.Store(usedStored)
 		m.sets.Store(id)
 		m.fill.Store(uint32(n))
 		ix.heads.insert(tagOf(uint64(hs[0])), r)

@@ -386,7 +386,7 @@ func (ix *Index) loadRow(depth uint32, hs []kv.Hash) slot {
 	s, m := ix.rows.at(r)
 	copy(s.hashes(r)[:], hs)
 	m.depth, m.live, m.named, m.alias, m.extra = depth, 0, 0, 0, 0
-	m.used.Store(1)
+	m.used.Store(usedStored)
 	m.sets.Store(0)
 	m.fill.Store(uint32(len(hs)))
 	ix.heads.insert(tagOf(uint64(hs[0])), r)

@@ -117,8 +117,8 @@ rows:
 				}
 			}
 		}
-		if m.used.Load() == 0 {
-			m.used.Store(1)
+		if m.used.Load() != usedMatched {
+			m.used.Store(usedMatched)
 		}
 		d += n
 		if d == len(q) {

@@ -37,7 +37,7 @@ type slab struct {
 type row struct {
 	fill atomic.Uint32 // slots in use from the first on; 0: not a row
 	sets atomic.Uint32 // holders of all slots alike, or inDetail | number of a detail
-	used atomic.Uint32 // matched since the clock hand came by
+	used atomic.Uint32 // how often the clock hand passes by before it takes the row
 
 	// the writer's
 	depth uint32 // of the first block in its chain, from 0
@@ -46,6 +46,12 @@ type row struct {
 	alias uint16 // slots that a lane knows by another name
 	extra uint16 // slots of which a lane has several copies
 }
+
+// A row that was matched outlives one that was only stored.
+const (
+	usedStored  = 1
+	usedMatched = 2
+)
 
 const inDetail = 1 << 31
 

@@ -320,6 +320,7 @@ func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
 	ix.sets.hold(id, n)
 	m.sets.Store(id)
 	ix.sets.release(old, n, &ix.epochs)
+	m.used.Store(usedMatched) // by another target
 	l.near(s.row())
 	l.recount(0, planeOf(u.tier, false), n)
 	r.Stored += int32(n)
