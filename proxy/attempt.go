@@ -65,6 +65,7 @@ func (c *call) try(d *sched.Decision, took time.Duration) (why Reason) {
 // run sends the request and passes the answer on.
 func (a *attempt) run() (Reason, sched.Outcome) {
 	c := a.c
+	c.held = c.held[:0] // of the engine before
 	a.ctx, a.cancel = context.WithCancelCause(c.r.Context())
 	c.p.open.add(a)
 	defer c.p.open.remove(a)

@@ -79,7 +79,6 @@ func (a *attempt) refused(buf []byte, why Reason) (Reason, sched.Outcome) {
 // there is none.
 func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 	c := a.c
-	c.held = c.held[:0]
 	for {
 		n, err := a.resp.Body.Read(buf)
 		c.held = append(c.held, buf[:n]...)
@@ -109,7 +108,6 @@ func (a *attempt) remember() {
 func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
 	c := a.c
 	a.watch = newWatcher()
-	c.held = c.held[:0]
 	for {
 		n, err := a.resp.Body.Read(buf)
 		now := time.Now()

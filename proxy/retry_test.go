@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -290,6 +291,32 @@ func TestNobodyLeft(t *testing.T) {
 				}
 				w.idle()
 			})
+		})
+	}
+}
+
+// What the engine before has said does not leak into the next one's answer.
+func TestAnswersAreNotMixed(t *testing.T) {
+	for name, first := range map[string]http.HandlerFunc{
+		"kept": answerJSON(503, "busy"), "held": timed(keepAlive, chatRole, "ABORT"), "whole": answerJSON(200, abortDoc),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, second := range []http.HandlerFunc{answerJSON(400, "no"), answerJSON(200, goodDoc), stream(chatA, chatDone), answerJSON(200, strings.Repeat("x", 300_000))} {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, setup{})
+					defer w.close()
+					w.engine("a:80")
+					w.engine("b:80")
+					w.serve("a:80", first)
+					w.serve("b:80", second)
+					code, _, got := w.do("POST", chatPath, chatStream)
+					alone := httptest.NewRecorder()
+					second(alone, httptest.NewRequest("POST", "/", nil))
+					if code != alone.Code || got != alone.Body.String() {
+						t.Errorf("%d %.200q, want %d %.200q", code, got, alone.Code, alone.Body)
+					}
+				})
+			}
 		})
 	}
 }

@@ -13,7 +13,6 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 	c := a.c
 	a.watch = newWatcher()
 	a.watch.anything = !c.rt.generate
-	c.held = c.held[:0]
 	a.mu.Lock()
 	a.stream = true
 	a.mu.Unlock()
