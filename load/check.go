@@ -68,6 +68,21 @@ func (l *Ledger) check() {
 		}
 		got := [...]int{acc.requests, acc.prefilling, acc.prompt, acc.output, acc.decode, acc.prefill, acc.blocks, int(acc.faded), int(acc.booked), acc.live.n}
 		want := [...]int{s.requests, s.prefilling, s.prompt, s.output, s.decode, s.prefill, s.blocks, int(s.faded), int(s.booked), len(refs)}
+		silent := 0
+		for i := acc.silent.head; i != none; i = l.entries[i].links[bySilent].next {
+			if e := l.entries[i]; !e.live || !e.silent || e.prefilled {
+				panic(fmt.Sprintf("load: target %d lists entry %d as silent and in prefill", t, i))
+			}
+			silent++
+		}
+		for i := acc.open.head; i != none; i = l.entries[i].links[byTarget].next {
+			if e := l.entries[i]; e.silent && !e.prefilled {
+				silent--
+			}
+		}
+		if silent != 0 {
+			panic(fmt.Sprintf("load: target %d: list of silent entries is off by %d", t, silent))
+		}
 		if got != want {
 			panic(fmt.Sprintf("load: target %d: account %v, sum of entries %v", t, got, want))
 		}

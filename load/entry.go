@@ -10,10 +10,12 @@ import (
 // uses of the same entry apart.
 type entry struct {
 	gen       uint32
+	index     uint32 // in Ledger.entries
 	live      bool
 	connected bool
 	private   bool // its blocks are counted, not compared
 	prefilled bool // has its first token
+	silent    bool // none will be seen
 	alone     bool
 	target    kv.Target
 
@@ -27,15 +29,17 @@ type entry struct {
 	hashes                   *chunk // of the prompt, in any order of chunks
 
 	booked                     time.Duration
+	order                      uint64 // of admission
 	admitted, firstAt, touched int64
-	decoding, context          int // on the target when admitted
+	drained                    int64 // when its prefill should be over
+	decoding, context          int   // on the target when admitted
 
 	// The account's integrals and count at the first token.
 	requestTime, tokenTime float64
 	firsts                 uint64
 	before                 time.Duration // computed until then
 
-	links [2]link
+	links [numLists]link
 }
 
 // one is the weight of a whole block: weights are fixed-point, so that sums are
@@ -59,6 +63,7 @@ type account struct {
 	faded                           int64 // what expected outputs take off blocks, in units of 1/one block
 	live                            table // blocks of prompts, shared ones counted
 	open                            list  // all entries
+	silent                          list  // those in prefill of which no first token will be seen
 	booked                          time.Duration
 	drained                         int64 // when the booked prefills will have been computed
 	since                           int64 // when the integrals were last advanced
@@ -78,10 +83,10 @@ func (a *account) advance(at int64) {
 	}
 }
 
-// computed returns how much of the prefills booked so far has been computed by at:
+// done returns how much of the prefills booked so far has been computed by at:
 // those that had their first token, and the progress of the rest since the clock
 // was last set.
-func (a *account) computed(at int64) time.Duration {
+func (a *account) done(at int64) time.Duration {
 	left := time.Duration(max(a.drained-at, 0))
 	return a.past + max(a.booked-left, 0)
 }
@@ -103,7 +108,7 @@ func (l *Ledger) account(t kv.Target) *account {
 		l.targets = append(l.targets, nil)
 	}
 	if l.targets[t] == nil {
-		l.targets[t] = &account{open: list{none, none}}
+		l.targets[t] = &account{open: list{none, none}, silent: list{none, none}}
 	}
 	return l.targets[t]
 }
@@ -130,7 +135,7 @@ func (l *Ledger) newEntry() uint32 {
 		}
 		return i
 	}
-	l.entries = append(l.entries, &entry{gen: 1})
+	l.entries = append(l.entries, &entry{gen: 1, index: uint32(len(l.entries))})
 	return uint32(len(l.entries) - 1)
 }
 
@@ -163,16 +168,40 @@ func (l *Ledger) touch(e *entry, i uint32, at int64) {
 func (l *Ledger) first(e *entry, at int64) {
 	acc := l.targets[e.target]
 	acc.advance(at)
+	for i := acc.silent.head; i != none && l.entries[i].order < e.order; i = acc.silent.head {
+		l.computed(acc, l.entries[i], at)
+	}
+	l.computed(acc, e, at)
+	acc.drained = at + int64(acc.booked)
+}
+
+// computed moves e from prefill to decode. It leaves the clock alone.
+func (l *Ledger) computed(acc *account, e *entry, at int64) {
 	e.prefilled = true
 	e.firstAt = at
 	acc.prefilling--
 	acc.prefill -= e.uncached
 	acc.decode += e.prompt
 	acc.booked -= e.booked
-	acc.drained = at + int64(acc.booked)
+	if e.silent {
+		l.unlink(&acc.silent, e.index, bySilent)
+	}
 	acc.firsts++
 	acc.past += e.booked
 	e.requestTime, e.tokenTime, e.firsts, e.before = acc.requestTime, acc.tokenTime, acc.firsts, acc.past
+}
+
+// settle brings an account up to at: its integrals, and the silent requests whose
+// prefill should be over.
+func (l *Ledger) settle(acc *account, at int64) {
+	acc.advance(at)
+	for i := acc.silent.head; i != none; i = acc.silent.head {
+		e := l.entries[i]
+		if e.booked == 0 || e.drained > at {
+			return
+		}
+		l.computed(acc, e, at)
+	}
 }
 
 // release takes e off its account. The account must have been advanced.
@@ -187,6 +216,9 @@ func (l *Ledger) release(acc *account, e *entry, i uint32, at int64) {
 		acc.prefill -= e.uncached
 		acc.booked -= e.booked
 		acc.drained = max(acc.drained-int64(e.booked), at)
+		if e.silent {
+			l.unlink(&acc.silent, i, bySilent)
+		}
 	}
 	if e.private {
 		acc.blocks -= e.only

@@ -9,14 +9,15 @@ import (
 // A Ledger adds up what targets owe. The zero Ledger is not ready; use New.
 // It is not safe for concurrent use.
 type Ledger struct {
-	cfg     Config
-	targets []*account // by target; nil until first used
-	entries []*entry   // by the low half of an ID
-	free    []uint32   // unused entries, last in first out
-	chunks  *chunk     // unused chunks
-	idle    list       // entries that may expire, longest without progress first
-	live    int
-	expired uint64
+	cfg      Config
+	targets  []*account // by target; nil until first used
+	entries  []*entry   // by the low half of an ID
+	free     []uint32   // unused entries, last in first out
+	chunks   *chunk     // unused chunks
+	idle     list       // entries that may expire, longest without progress first
+	live     int
+	expired  uint64
+	admitted uint64
 
 	base    time.Time // times are kept as nanoseconds since the first one seen
 	started bool
@@ -37,12 +38,13 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 	}
 	at := l.nanos(now)
 	acc := l.account(a.Target)
-	acc.advance(at)
+	l.settle(acc, at)
+	l.admitted++
 	i := l.newEntry()
 	e := l.entries[i]
 	prompt := max(a.Prompt, 0)
 	*e = entry{
-		gen: e.gen, live: true, connected: a.Connected, target: a.Target,
+		gen: e.gen, index: i, order: l.admitted, live: true, silent: a.Silent, connected: a.Connected, target: a.Target,
 		prompt: prompt, uncached: min(max(a.Uncached, 0), prompt), expect: max(a.Output, 0),
 		size: max(a.BlockSize, 0), hashed: len(a.Hashes), booked: max(a.Prefill, 0),
 		admitted: at, touched: at,
@@ -66,7 +68,11 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 	acc.prefill += e.uncached
 	acc.booked += e.booked
 	acc.drained = max(acc.drained, at) + int64(e.booked)
+	e.drained = acc.drained
 	l.link(&acc.open, i, byTarget)
+	if e.silent {
+		l.link(&acc.silent, i, bySilent)
+	}
 	if !e.connected {
 		l.link(&l.idle, i, byIdle)
 	}
@@ -80,7 +86,8 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 // FirstToken ends a request's prefill: what it owed of it is released, and the
 // target's clock is set to now plus the prefills that are still owed. It
 // reports false, and does nothing, if that has happened before or if the
-// request is not admitted (any more).
+// request is not admitted (any more). Of a silent request it reports false, as
+// its time says nothing about prefill.
 func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
 	e := l.entry(id)
 	if e == nil || e.prefilled {
@@ -91,6 +98,9 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
 	l.first(e, at)
 	if invariants {
 		l.check()
+	}
+	if e.silent {
+		return First{}, false
 	}
 	return First{
 		Target: e.target, Prompt: e.prompt, Uncached: e.uncached, Booked: e.booked,
@@ -137,15 +147,15 @@ func (l *Ledger) Done(id ID, now time.Time) (Final, bool) {
 	}
 	at := l.nanos(now)
 	acc := l.targets[e.target]
-	acc.advance(at)
+	l.settle(acc, at)
 	f := Final{Target: e.target, Prompt: e.prompt, Output: e.output}
-	if e.prefilled && at > e.firstAt {
+	if e.prefilled && !e.silent && at > e.firstAt {
 		f.Streaming = time.Duration(at - e.firstAt)
 		s := float64(at - e.firstAt)
 		f.Requests = (acc.requestTime - e.requestTime) / s
 		f.Tokens = (acc.tokenTime - e.tokenTime) / s
 		f.Prefills = int(acc.firsts - e.firsts)
-		f.Stalled = max(acc.computed(at)-e.before, 0)
+		f.Stalled = max(acc.done(at)-e.before, 0)
 	}
 	l.release(acc, e, uint32(id), at)
 	if invariants {
@@ -213,6 +223,8 @@ func (l *Ledger) View(t kv.Target, now time.Time, hashes []kv.Hash) kv.Load {
 		return kv.Load{NewBlocks: len(hashes)}
 	}
 	acc := l.targets[t]
+	at := l.nanos(now)
+	l.settle(acc, at)
 	v := kv.Load{
 		Requests:     acc.requests,
 		Prefilling:   acc.prefilling,
@@ -224,7 +236,7 @@ func (l *Ledger) View(t kv.Target, now time.Time, hashes []kv.Hash) kv.Load {
 		Output:       acc.output,
 	}
 	if acc.booked > 0 {
-		v.Wait = time.Duration(max(acc.drained-l.nanos(now), 0))
+		v.Wait = time.Duration(max(acc.drained-at, 0))
 	}
 	if !l.cfg.Private {
 		v.NewBlocks -= acc.live.prefix(hashes)

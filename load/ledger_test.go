@@ -143,6 +143,43 @@ func TestClock(t *testing.T) {
 	wait(100.32, 0)
 }
 
+// An answer that comes whole shows no first token: its prefill is over when it
+// should be, or when someone behind it in the queue has begun.
+func TestSilent(t *testing.T) {
+	l := New(Config{})
+	owed := func(s float64, tokens int, wait time.Duration) {
+		t.Helper()
+		if v := l.View(0, at(s), nil); v.Prefill != tokens || v.Wait != wait {
+			t.Errorf("at %v: %d tokens and %v owed, want %d and %v", s, v.Prefill, v.Wait, tokens, wait)
+		}
+	}
+	a := l.Admit(at(0), &Admission{Prompt: 100, Uncached: 100, Prefill: time.Second, Silent: true})
+	owed(.5, 100, time.Second/2)
+	owed(1.5, 0, 0) // its prefill should be over
+	b := l.Admit(at(2), &Admission{Prompt: 1000, Uncached: 1000, Prefill: 4 * time.Second, Silent: true})
+	c := l.Admit(at(2), &Admission{Prompt: 10, Uncached: 10, Prefill: time.Second})
+	d := l.Admit(at(2), &Admission{Prompt: 7, Uncached: 7, Prefill: time.Second, Silent: true})
+	owed(3, 1017, 5*time.Second)
+	l.FirstToken(c, at(4)) // early: b went first, d is still to come
+	owed(4, 7, time.Second)
+	if _, ok := l.FirstToken(d, at(20)); ok {
+		t.Error("a silent request's first token says something about prefill")
+	}
+	for _, id := range []ID{a, b, d} {
+		if f, ok := l.Done(id, at(30)); !ok || f.Streaming != 0 {
+			t.Errorf("%+v, %v", f, ok)
+		}
+	}
+	l.Done(c, at(30))
+	owed(30, 0, 0)
+	// Without a prediction it is owed until someone else's token, or the end.
+	e := l.Admit(at(40), &Admission{Prompt: 5, Uncached: 5, Silent: true})
+	owed(99, 5, 0)
+	l.FirstToken(l.Admit(at(100), &Admission{}), at(101))
+	owed(101, 0, 0)
+	l.Done(e, at(102))
+}
+
 func TestFinal(t *testing.T) {
 	l := New(Config{})
 	a := l.Admit(at(0), &Admission{Prompt: 100})

@@ -1,10 +1,14 @@
 package load
 
-// Entries are in two doubly linked lists: all of a target, for Forget, and those
-// that may expire, in order of their last sign of life.
+// Entries are in up to three doubly linked lists: all of a target, in order of
+// admission; those that may expire, in order of their last sign of life; and the
+// silent ones of a target that are taken to be in prefill, in order of admission.
 const (
 	byTarget = iota
 	byIdle
+	bySilent
+
+	numLists
 )
 
 const none = ^uint32(0)

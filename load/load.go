@@ -49,6 +49,10 @@ type Admission struct {
 	// Prefill is the predicted duration of this request's own prefill, waiting
 	// excluded. 0 if the policy doesn't predict time.
 	Prefill time.Duration
+	// Silent says that the answer comes whole, so that no first token will be
+	// seen. Prefill is then taken to be over when it should be, or when a
+	// request admitted later has its first token, as engines serve in order.
+	Silent bool
 	// Connected says that the owner holds the request's connection and will
 	// call Done whatever happens: such a request never expires.
 	Connected bool
@@ -74,8 +78,7 @@ type Final struct {
 	Target kv.Target
 	Prompt int // prompt tokens
 	Output int // tokens generated, as Progress reported them
-	// Streaming is the time from the first token to the end, 0 if there was no
-	// first token.
+	// Streaming is the time from the first token to the end, 0 if none was seen.
 	Streaming time.Duration
 	// What decoded on the target meanwhile, this request included: means over
 	// Streaming of the number of requests, and of their prompt tokens and output.

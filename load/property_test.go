@@ -38,7 +38,7 @@ func TestLifecycles(t *testing.T) {
 					a := Admission{
 						Target: kv.Target(r.IntN(4)), Hashes: chain(n, r.IntN(150), r.IntN(150)), BlockSize: 1 + r.IntN(20),
 						Prompt: n*16 + r.IntN(16), Uncached: r.IntN(n*16 + 16), Output: r.IntN(3) * 20,
-						Prefill: time.Duration(r.IntN(1e9)), Connected: r.IntN(2) == 0, Private: r.IntN(8) == 0,
+						Prefill: time.Duration(r.IntN(1e9)), Connected: r.IntN(2) == 0, Private: r.IntN(8) == 0, Silent: r.IntN(3) == 0,
 					}
 					id := l.Admit(now, &a)
 					if _, used := live[id]; used || id == 0 {
