@@ -3,7 +3,11 @@ package model
 // admit moves the head of the queue to the batch, if there is a place and room
 // in the pool for it. The head blocks everyone behind it.
 func (e *Engine) admit() bool {
-	if e.waiting.len() == 0 || e.nd+len(e.fin) >= e.cfg.Profile.MaxSeqs {
+	loads := 0
+	if e.host != nil {
+		loads = len(e.host.loads)
+	}
+	if e.waiting.len() == 0 || e.nd+len(e.fin)+loads >= e.cfg.Profile.MaxSeqs {
 		return false
 	}
 	s := e.waiting.front()
@@ -15,14 +19,20 @@ func (e *Engine) admit() bool {
 		return false
 	}
 	e.waiting.popFront()
-	tokens := s.r.Prompt + s.got
-	s.pos, s.left = s.hit, tokens-s.hit
+	e.admitted = append(e.admitted, s.r.ID)
+	e.stats.Queries += s.r.Prompt + s.got
+	e.stats.Hits += s.hit
+	if s.state != loading {
+		e.prefill(s)
+	}
+	return true
+}
+
+// prefill lets s, whose cached part is known, compute the rest.
+func (e *Engine) prefill(s *seq) {
+	s.pos, s.left = s.hit, s.r.Prompt+s.got-s.hit
 	s.state = prefilling
 	e.pref = append(e.pref, s)
-	e.admitted = append(e.admitted, s.r.ID)
-	e.stats.Queries += tokens
-	e.stats.Hits += s.hit
-	return true
 }
 
 // reserve takes room for the whole of s (Reserved; experiments.md, section 2.3).
@@ -110,7 +120,12 @@ func (e *Engine) open(s *seq) bool {
 		p.touch(i)
 	}
 	s.named = len(s.slots)
-	s.hit = s.named * size
+	s.hit, s.host = s.named*size, 0
+	if e.host != nil {
+		if n := e.host.find(blocks[s.named:]); n > 0 {
+			e.load(s, n)
+		}
+	}
 	return true
 }
 
@@ -132,6 +147,11 @@ func (e *Engine) fill(s *seq, tokens int) bool {
 			p.name(s.slots[k], s.r.Blocks[k])
 		}
 		e.emitStored(s, s.named, full-s.named)
+		if e.host != nil {
+			for k := s.named; k < full; k++ {
+				e.keep(s, k)
+			}
+		}
 		s.named = full
 	}
 	return true

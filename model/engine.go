@@ -31,6 +31,9 @@ type Config struct {
 	// (vLLM's --num-gpu-blocks-override N leaves N-1 usable blocks.)
 	Blocks    int
 	Admission Admission
+	// HostBlocks is the size of a second cache in the machine's memory (host.go);
+	// 0: none. Paged only.
+	HostBlocks int
 	// Stream makes every step a token: Progress has an entry for each decoding
 	// request at each step. Without it, a Reserved engine takes all decode steps
 	// up to the next completion or arrival in one stride, and reports tokens at
@@ -48,11 +51,13 @@ type Config struct {
 type Engine struct {
 	cfg  Config
 	pool *Pool
+	host *hostTier // nil: none
 
 	now    float64 // start of the step in progress, or the last known time
 	end    float64 // end of the step in progress
 	busy   bool    // a step is in progress
 	mixed  bool    // it computes prompt tokens
+	idle   bool    // it only waits for the host tier
 	stride int     // decode steps in it
 	a, b   float64 // decode stride: step j lasts a + b*j
 
@@ -97,7 +102,13 @@ func New(c Config) (*Engine, error) {
 	if c.Admission > Reserved {
 		return nil, fmt.Errorf("engine model: Admission is %d, must be Paged or Reserved", c.Admission)
 	}
+	if c.HostBlocks < 0 || c.HostBlocks > math.MaxInt32-1 || c.HostBlocks > 0 && c.Admission != Paged {
+		return nil, fmt.Errorf("engine model: HostBlocks is %d, must be between 0 and %d, and 0 unless Admission is Paged", c.HostBlocks, math.MaxInt32-1)
+	}
 	e := &Engine{cfg: c, pool: c.Pool, seqs: map[uint64]*seq{}}
+	if c.HostBlocks > 0 {
+		e.host = &hostTier{pool: NewPool(c.HostBlocks)}
+	}
 	if e.pool == nil {
 		e.pool = NewPool(c.Blocks)
 	}
@@ -145,7 +156,7 @@ func (e *Engine) Advance(now time.Duration, out *Outcome) {
 // id is ignored.
 func (e *Engine) Abort(id uint64, now time.Duration) { e.AbortAt(id, seconds(now)) }
 
-// Reset empties the prefix cache, as vLLM's /reset_prefix_cache does. It does
+// Reset empties the prefix cache, the host tier included. It does
 // nothing and returns false while requests hold blocks. The Cleared event comes
 // with the next step that schedules a request.
 func (e *Engine) Reset() bool {
@@ -153,6 +164,9 @@ func (e *Engine) Reset() bool {
 		return false
 	}
 	e.pool.forget()
+	if e.host != nil {
+		e.host.pool.forget()
+	}
 	e.events = append(e.events, Event{Kind: kv.Cleared})
 	return true
 }
@@ -167,12 +181,23 @@ func (e *Engine) Stats() Stats {
 	s.BlocksHeld = e.pool.held
 	s.Usage = float64(s.BlocksUsed) / float64(s.Blocks)
 	s.KVTokens = e.kv
+	if e.host != nil {
+		s.HostHeld, s.Loading = e.host.pool.held, len(e.host.loads)
+	}
 	return s
 }
 
 // Truth appends every hash that the engine holds to dst, each once, in the order
 // of its physical blocks, and returns it.
 func (e *Engine) Truth(dst []kv.Hash) []kv.Hash { return e.pool.truth(dst) }
+
+// TruthOnHost does the same for the host tier.
+func (e *Engine) TruthOnHost(dst []kv.Hash) []kv.Hash {
+	if e.host == nil {
+		return dst
+	}
+	return e.host.pool.truth(dst)
+}
 
 // Copies returns in how many physical blocks h is held.
 func (e *Engine) Copies(h kv.Hash) int { return e.pool.copies(h) }

@@ -13,6 +13,7 @@ type Profile struct {
 	CA       float64 // per prompt token computed and token of context before it
 	CKV      float64 // per token of context of the decoding sequences, per step
 	CD       float64 // per decoding sequence, per step
+	CH       float64 // per token loaded from the host tier
 	Budget   int     // tokens per step (vLLM: max_num_batched_tokens)
 	MaxSeqs  int     // sequences at a time (vLLM: max_num_seqs)
 	KVTokens int     // tokens that the block pool holds
@@ -21,16 +22,17 @@ type Profile struct {
 // The profiles of experiments.md, section 2.1, and one for demos.
 var (
 	// Profile70B stands for Llama-3-70B in FP8 on 4 H100 with tensor parallelism:
-	// 20,000 prompt tokens/s, 327,680 bytes of KV per token over 12 TB/s.
-	Profile70B = Profile{Name: "70b", C0: 10e-3, CP: 50e-6, CA: 1.6e-9, CKV: 27e-9, CD: 20e-6,
+	// 20,000 prompt tokens/s, 327,680 bytes of KV per token over 12 TB/s, loaded
+	// from the host over four PCIe links of 50 GB/s.
+	Profile70B = Profile{Name: "70b", C0: 10e-3, CP: 50e-6, CA: 1.6e-9, CKV: 27e-9, CD: 20e-6, CH: 1.6e-6,
 		Budget: 8192, MaxSeqs: 256, KVTokens: 600_000}
 	// Profile8B stands for Llama-3-8B in bf16 on one H100: 40,000 prompt
-	// tokens/s, 131,072 bytes of KV per token over 3 TB/s.
-	Profile8B = Profile{Name: "8b", C0: 6e-3, CP: 25e-6, CA: 1.3e-9, CKV: 44e-9, CD: 15e-6,
+	// tokens/s, 131,072 bytes of KV per token over 3 TB/s, 50 GB/s from the host.
+	Profile8B = Profile{Name: "8b", C0: 6e-3, CP: 25e-6, CA: 1.3e-9, CKV: 44e-9, CD: 15e-6, CH: 2.6e-6,
 		Budget: 8192, MaxSeqs: 256, KVTokens: 400_000}
 	// ProfileDemo is no real engine: quick steps and a cache that holds a few
 	// short sessions, so that a demo shows in seconds what takes minutes.
-	ProfileDemo = Profile{Name: "demo", C0: 5e-3, CP: 120e-6, CA: 4e-9, CKV: 100e-9, CD: 50e-6,
+	ProfileDemo = Profile{Name: "demo", C0: 5e-3, CP: 120e-6, CA: 4e-9, CKV: 100e-9, CD: 50e-6, CH: 6e-6,
 		Budget: 2048, MaxSeqs: 64, KVTokens: 24_576}
 )
 
@@ -56,6 +58,7 @@ func (p Profile) Faster(factor float64) Profile {
 	p.CA /= factor
 	p.CKV /= factor
 	p.CD /= factor
+	p.CH /= factor
 	return p
 }
 
@@ -77,7 +80,7 @@ func (p Profile) validate() error {
 	for _, f := range []struct {
 		name string
 		v    float64
-	}{{"C0", p.C0}, {"CP", p.CP}, {"CA", p.CA}, {"CKV", p.CKV}, {"CD", p.CD}} {
+	}{{"C0", p.C0}, {"CP", p.CP}, {"CA", p.CA}, {"CKV", p.CKV}, {"CD", p.CD}, {"CH", p.CH}} {
 		if !(f.v >= 0) || math.IsInf(f.v, 0) {
 			return fmt.Errorf("profile %q: %s is %v, must be a finite number of seconds >= 0", p.Name, f.name, f.v)
 		}

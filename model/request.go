@@ -38,7 +38,8 @@ type Progress struct {
 	ID     uint64
 	Tokens int  // output tokens since the last report
 	First  bool // with its first token
-	Cached int  // with First: prompt tokens that came from the cache
+	Cached int  // with First: prompt tokens that came from a cache
+	Host   int  // with First: of those, tokens loaded from the host tier
 	Done   bool // complete; the engine has forgotten the request
 }
 
@@ -74,7 +75,10 @@ type Stats struct {
 	KVTokens    int     // context tokens of the decoding sequences
 	Preemptions int     // since the start
 	Queries     int     // prompt tokens looked up in the prefix cache since the start
-	Hits        int     // of those, tokens found
+	Hits        int     // of those, tokens found on the GPU
+	HostHits    int     // and tokens loaded from the host tier
+	HostHeld    int     // blocks that the host tier holds
+	Loading     int     // requests that wait for blocks from there
 	Prompt      int     // prompt tokens of finished prefills since the start
 	Generated   int     // output tokens since the start
 }

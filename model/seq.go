@@ -7,6 +7,7 @@ const (
 	waiting    state = iota // in the queue
 	prefilling              // in pref or fin
 	decoding
+	loading // from the host tier
 	finished
 )
 
@@ -23,13 +24,16 @@ type seq struct {
 	base    int64   // decode steps of the engine minus output tokens, while decoding
 	slots   []int32 // physical blocks, in order of the tokens
 	named   int     // of those, leading ones with findable content (Paged)
+	host    int     // of hit, tokens that came from the host tier
+	ready   float64 // when its blocks have come from there
+	pinned  []int32 // blocks of the host tier that are being read
 }
 
 func (e *Engine) newSeq(r *Request) *seq {
 	var s *seq
 	if n := len(e.spare); n > 0 {
 		s, e.spare = e.spare[n-1], e.spare[:n-1]
-		*s = seq{slots: s.slots[:0]}
+		*s = seq{slots: s.slots[:0], pinned: s.pinned[:0]}
 	} else {
 		s = &seq{}
 	}

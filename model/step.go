@@ -19,7 +19,7 @@ func (e *Engine) SubmitAt(r *Request, now float64) error {
 	s := e.newSeq(r)
 	e.seqs[r.ID] = s
 	e.waiting.pushBack(s)
-	if !e.busy {
+	if !e.busy || e.idle {
 		e.start(math.Max(now, e.now))
 		return nil
 	}
@@ -77,7 +77,9 @@ func (e *Engine) AbortAt(id uint64, now float64) {
 	}
 	if !s.aborted {
 		s.aborted = true
-		e.aborts++
+		if s.state != loading { // dropped when its blocks have come
+			e.aborts++
+		}
 	}
 	if e.stride > 1 {
 		e.cut(now)
@@ -87,19 +89,29 @@ func (e *Engine) AbortAt(id uint64, now float64) {
 // start begins the next step at time t, if there is work (experiments.md, 2.2).
 func (e *Engine) start(t float64) {
 	e.now = t
-	e.busy, e.mixed, e.stride = false, false, 0
+	e.busy, e.mixed, e.idle, e.stride = false, false, false, 0
 	if e.cfg.Admission == Paged {
 		e.growDecodes()
 	}
+	if e.host != nil {
+		e.loaded(t)
+	}
 	tokens, attention := 0, 0.0
 	for budget := e.cfg.Profile.Budget - e.nd; budget > 0; {
-		if len(e.pref) == 0 && !e.admit() {
-			break
+		if len(e.pref) == 0 {
+			if !e.admit() {
+				break
+			}
+			continue // it may have to load first
 		}
 		s := e.pref[0]
 		c := min(budget, s.left)
 		if e.cfg.Admission == Paged {
 			if !e.fill(s, s.pos+c) {
+				if len(e.pref) > 1 { // those loaded from the host hold the rest
+					e.preempt()
+					continue
+				}
 				break
 			}
 		}
@@ -132,6 +144,9 @@ func (e *Engine) start(t float64) {
 		}
 		e.end = t + e.strideSeconds(e.stride)
 		e.busy = true
+	case e.host != nil && len(e.host.loads) > 0:
+		e.end = e.host.loads[0].ready
+		e.busy, e.idle = true, true
 	}
 }
 
@@ -164,11 +179,11 @@ func (e *Engine) cut(now float64) {
 
 // complete ends the step in progress at time t and reports to out.
 func (e *Engine) complete(t float64, out *Outcome) {
-	if !e.mixed {
+	if !e.mixed && !e.idle {
 		e.busyFor += t - e.now
 	}
 	e.now = t
-	e.busy = false
+	e.busy, e.idle = false, false
 	if e.aborts > 0 {
 		e.dropAborted()
 	}
@@ -190,7 +205,7 @@ func (e *Engine) complete(t float64, out *Outcome) {
 		if s.got == 1 {
 			s.told = 1
 			e.stats.Prompt += s.r.Prompt
-			out.Progress = append(out.Progress, Progress{ID: s.r.ID, Tokens: 1, First: true, Cached: s.hit})
+			out.Progress = append(out.Progress, Progress{ID: s.r.ID, Tokens: 1, First: true, Cached: s.hit, Host: s.host})
 		}
 		if s.got >= s.r.Output {
 			s.state = finished
