@@ -211,7 +211,7 @@ func (d *Dynamo) price(req *Request, c *Candidate, least int) {
 		raw = float64(c.Load.Prefill+n) / float64(size)
 		if d.CreditDecay > 0 {
 			excess := float64(c.Load.Prefill-least) / float64(size)
-			decay = 1 / (1 + d.CreditDecay*excess/blocks(n, size))
+			decay = 1 / (1 + d.CreditDecay*excess*float64(size)/float64(n))
 		}
 	}
 	credit := d.OverlapCredit*decay*blocks(gpu, size) + d.HostWeight*blocks(host, size) +
