@@ -21,7 +21,7 @@ func newPairs(ms []merge, rank func(i int) uint32) *pairs {
 	size := uint(bits.Len(uint(len(ms) + len(ms)/2)))
 	size = max(size, 4)
 	p := &pairs{slots: make([]slot, 1<<size), shift: 64 - size}
-	words := max(int(size)+2-6, 4) // four bits a slot
+	words := min(max(int(size)+2-6, 4), 15) // four bits a slot, and at most 256 KiB
 	p.bitmap, p.narrow = make([]uint64, 1<<words), uint(64-words)
 	for i := range p.slots {
 		p.slots[i].val = none

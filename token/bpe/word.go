@@ -157,6 +157,7 @@ func (m *model) symbols(b []byte, i, end int, s *scratch) {
 	s.start = s.start[:0]
 	prev := -1 // the ASCII character before, if it was one
 	fused := false
+	known, right := -1, uint8(0) // what may reach across at this offset
 	for i < end {
 		c := b[i]
 		if c < utf8.RuneSelf {
@@ -174,16 +175,29 @@ func (m *model) symbols(b []byte, i, end int, s *scratch) {
 			}
 		}
 		prev = -1
-		if m.byteLevel && !utf8.RuneStart(c) { // a window may begin inside a character
+		if !utf8.RuneStart(c) { // a window may begin inside a character that became bytes
 			s.start = append(s.start, int32(i))
 			m.push(s, m.byteID[c])
 			i++
 			continue
 		}
-		r, n := utf8.DecodeRune(b[i:])
+		r, n := rune(c), 1
+		if c >= utf8.RuneSelf {
+			r, n = decode(b, i)
+		}
 		id := m.chars.get(r)
-		if id != noID && m.byteLevel && m.interferes(b, i, i+n) {
-			id = noID
+		if m.byteLevel && len(m.seams.kinds) > 0 {
+			left := right
+			if i != known {
+				left = m.seams.before(b, i, i+n)
+			}
+			right, known = 0, i+n
+			if known < len(b) {
+				right = m.seams.between(b, i, known, min(known+runeLen(b[known]), len(b)))
+			}
+			if left&cutsRight != 0 || right&cutsLeft != 0 {
+				id = noID // a token may hold a part of it with something outside
+			}
 		}
 		switch {
 		case id != noID:
@@ -214,20 +228,16 @@ func (m *model) hasBytes(b []byte) bool {
 	return true
 }
 
-// interferes says whether a token could hold a part of the character
-// b[i:j] together with something outside of it.
-func (m *model) interferes(b []byte, i, j int) bool {
-	z := m.seams
-	if i > 0 {
-		from := i - 1
-		for from > 0 && !utf8.RuneStart(b[from]) {
-			from--
-		}
-		if z.between(b, from, i, j)&cutsRight != 0 {
-			return true
-		}
+// before is between for the character b[i:j] and the one in front of it.
+func (z *seams) before(b []byte, i, j int) uint8 {
+	if i == 0 {
+		return 0
 	}
-	return j < len(b) && z.between(b, i, j, min(j+runeLen(b[j]), len(b)))&cutsLeft != 0
+	from := i - 1
+	for from > 0 && !utf8.RuneStart(b[from]) {
+		from--
+	}
+	return z.between(b, from, i, j)
 }
 
 const windowBytes = 8 << 10
