@@ -8,6 +8,14 @@ import "kvasir/kv"
 // Waiting returns the number of requests in the queue.
 func (e *Engine) Waiting() int { return e.waiting.len() }
 
+// MatchOnHost returns how many leading blocks the host tier holds.
+func (e *Engine) MatchOnHost(blocks []kv.Hash) int {
+	if e.host == nil {
+		return 0
+	}
+	return e.host.find(blocks)
+}
+
 // Running returns the number of requests in the batch.
 func (e *Engine) Running() int { return len(e.pref) + len(e.fin) + e.nd }
 

@@ -95,12 +95,13 @@ func quiet(t *testing.T, c *cluster, w *Workload) {
 			p := kv.Prompt{Tokens: q.Prompt + 1, Chains: []kv.Chain{{BlockSize: k.size, Hashes: k.names.chain(nil, q.blocks())}}}
 			k.index.Match(&p, over)
 			for r, target := range k.targets {
-				want := 0
+				gpu, host := 0, 0
 				if e := c.engines[r]; e != nil {
-					want = e.Match(q.blocks()) * k.size
+					gpu = e.Match(q.blocks())
+					host = e.MatchOnHost(q.blocks()[gpu:])
 				}
-				if got := over[target]; got.Held() != want || got.Predicted != 0 {
-					t.Fatalf("%s, router %d, replica %d, request %d: believes %+v, engine holds %d tokens", w.name, i, r, q.ID, got, want)
+				if got := over[target]; int(got.GPU) != gpu*k.size || int(got.Host) != host*k.size || got.Disk != 0 || got.Predicted != 0 {
+					t.Fatalf("%s, router %d, replica %d, request %d: believes %+v, engine holds %d blocks and %d on host", w.name, i, r, q.ID, got, gpu, host)
 				}
 			}
 		}
@@ -110,7 +111,7 @@ func quiet(t *testing.T, c *cluster, w *Workload) {
 // After every event: no load is negative and the live requests are those that the
 // ledger counts. At the end: see quiet.
 func TestInvariants(t *testing.T) {
-	for _, engine := range []string{"reserved", "paged"} {
+	for _, engine := range []string{"reserved", "paged", "paged+host"} {
 		for _, f := range []Faults{
 			{},
 			{Routers: 3},
@@ -122,7 +123,10 @@ func TestInvariants(t *testing.T) {
 		} {
 			w := demoWorkload(t, 3, 12)
 			for _, policy := range []string{"marginal", "dynamo", "least_load"} {
-				c := Config{Workload: w, Policies: []string{policy}, Replicas: 3, Profile: model.ProfileDemo, Engine: engine, Faults: f}
+				c := Config{Workload: w, Policies: []string{policy}, Replicas: 3, Profile: model.ProfileDemo, Engine: strings.TrimSuffix(engine, "+host"), Faults: f}
+				if engine == "paged+host" {
+					c.HostTokens = 40_000
+				}
 				if err := c.Validate(); err != nil {
 					t.Fatal(err)
 				}
@@ -272,6 +276,7 @@ func TestBadConfig(t *testing.T) {
 		"no preset":               func(c *Config) { c.Policies = []string{"dynamo:nope"} },
 		"ref:nope":                func(c *Config) { c.Policies = []string{"ref:nope"} },
 		"dice":                    func(c *Config) { c.Dice = "d20" },
+		"needs engine paged":      func(c *Config) { c.HostTokens = 1000 },
 		"engine":                  func(c *Config) { c.Engine = "steam" },
 		"event loss":              func(c *Config) { c.Faults.EventLoss = 2 },
 		"no replica 7":            func(c *Config) { c.Faults.Changes = []Change{{Kind: "dead", Replica: 7, From: 1}} },

@@ -37,6 +37,10 @@ type Config struct {
 	// (vLLM's: blocks by the chunk, preemption, events at the end of a step).
 	Engine string
 
+	// HostTokens is the size of a second cache in the memory of each replica's
+	// machine, in tokens; 0: none. Paged engines only.
+	HostTokens int
+
 	Faults Faults
 
 	Parallel int // runs at a time; 0: GOMAXPROCS
@@ -84,6 +88,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("sim: dice is %q, must be python or pcg", c.Dice)
 	case c.Engine != "" && c.Engine != "reserved" && c.Engine != "paged":
 		return fmt.Errorf("sim: engine is %q, must be reserved or paged", c.Engine)
+	}
+	if c.HostTokens < 0 || c.HostTokens > 0 && c.Engine != "paged" {
+		return fmt.Errorf("sim: host_tokens is %d, must not be negative, and needs engine paged", c.HostTokens)
 	}
 	if crowd := c.Workload.crowdReplicas; crowd != 0 && crowd != c.Replicas {
 		return fmt.Errorf("sim: the start times are for %d replicas, not %d", crowd, c.Replicas)
@@ -213,7 +220,7 @@ func (c *Config) build(a arm, seed uint64) (*cluster, error) {
 	}
 	config := model.Config{Profile: profile, BlockSize: w.size, Admission: model.Reserved, Instant: true}
 	if c.Engine == "paged" {
-		config.Admission, config.Instant = model.Paged, false
+		config.Admission, config.Instant, config.HostBlocks = model.Paged, false, c.HostTokens/w.size
 	}
 	// A policy that counts output blocks must hear of tokens as they come.
 	config.Stream = a.twin == nil && policy.Needs(a.config).OutputBlocks
