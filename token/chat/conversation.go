@@ -75,7 +75,7 @@ func (r *request) templateContent(m *message, format jinja.ContentFormat) jinja.
 		case single:
 			return m.content
 		}
-		return jinja.Str(m.text())
+		return jinja.Str(m.text(format == jinja.PartsContent))
 	}
 	if single {
 		if m.role == "system" {
@@ -124,7 +124,7 @@ func (r *request) textPart(text string, from *jinja.Dict) jinja.Value {
 func (m *message) systemTexts() []string {
 	var out []string
 	add := func(s string) {
-		if rest, keep := withoutHeader(s); keep {
+		if rest, keep := withoutHeader(s); keep && rest != "" {
 			out = append(out, rest)
 		}
 	}

@@ -18,7 +18,7 @@ func harmonyTools(tools []jinja.Value) string {
 		f, _ := t.Get("function").AsDict()
 		name, _ := f.Get("name").AsString()
 		desc, _ := f.Get("description").AsString()
-		comment(&b, "", desc)
+		comment(&b, desc)
 		b.WriteString("type " + name + " = (")
 		if params := f.Get("parameters"); !params.IsNone() {
 			b.WriteString("_: " + typeScript(params, ""))
@@ -30,13 +30,16 @@ func harmonyTools(tools []jinja.Value) string {
 }
 
 // comment writes each line of text behind "// ". Lines end with \n or \r\n.
-func comment(b *strings.Builder, indent, text string) {
+func comment(b *strings.Builder, text string) {
 	for text != "" {
 		line, rest, _ := strings.Cut(text, "\n")
-		b.WriteString(indent + "// " + strings.TrimSuffix(line, "\r") + "\n")
+		b.WriteString("// " + strings.TrimSuffix(line, "\r") + "\n")
 		text = rest
 	}
 }
+
+// note writes a schema's description; unlike a tool's it is not taken apart into lines.
+func note(b *strings.Builder, indent, text string) { b.WriteString(indent + "// " + text + "\n") }
 
 func schemaString(d *jinja.Dict, key string) (string, bool) { return d.Get(key).AsString() }
 
@@ -134,7 +137,9 @@ func oneOf(variants []jinja.Value, indent string) string {
 		if s, ok := schemaString(d, "description"); ok {
 			notes = append(notes, s)
 		}
-		if s, ok := defaultText(d); ok {
+		if s, ok := schemaString(d, "default"); ok { // quoted, an enum or not
+			notes = append(notes, "default: \""+s+"\"")
+		} else if s, ok := defaultText(d); ok {
 			notes = append(notes, s)
 		}
 		if len(notes) > 0 {
@@ -147,7 +152,7 @@ func oneOf(variants []jinja.Value, indent string) string {
 func objectType(d *jinja.Dict, indent string) string {
 	var b strings.Builder
 	if desc, ok := schemaString(d, "description"); ok {
-		comment(&b, indent, desc)
+		note(&b, indent, desc)
 	}
 	b.WriteString("{\n")
 	required := map[string]bool{}
@@ -181,7 +186,7 @@ func property(b *strings.Builder, indent, key string, v jinja.Value) {
 	variants, isOneOf := d.Get("oneOf").AsList()
 	desc, hasDesc := schemaString(d, "description")
 	if d.Get("oneOf").IsMissing() && hasDesc {
-		comment(b, indent, desc)
+		note(b, indent, desc)
 	}
 	if examples, _ := d.Get("examples").AsList(); len(examples) > 0 {
 		b.WriteString(indent + "// Examples:\n")
@@ -216,7 +221,7 @@ func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, varian
 			}
 		}
 		if !shared {
-			comment(b, indent, desc)
+			note(b, indent, desc)
 			above = true
 		}
 	}
@@ -231,7 +236,7 @@ func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, varian
 		}
 		b.WriteString(indent + " | " + nullable(vd, typeScript(v, indent+"   ")))
 		var notes []string
-		if s, ok := schemaString(vd, "description"); ok && !(i == 0 && above) && !(hasDesc && s == desc && above) {
+		if s, ok := schemaString(vd, "description"); ok && !(i == 0 && above) && !(hasDesc && s == desc) {
 			notes = append(notes, s)
 		}
 		if s, ok := defaultText(vd); ok {
