@@ -33,17 +33,23 @@ import (
 //
 //	go test ./proxy -run - -bench CPU -benchtime 20000x
 func BenchmarkCPU(b *testing.B) {
-	for _, cell := range []struct{ size, chunks int }{{2 << 10, 8}, {2 << 10, 64}, {2 << 10, 0}, {32 << 10, 8}, {256 << 10, 8}} {
+	for _, cell := range []struct {
+		size, chunks int
+		pause        time.Duration // between chunks: without one, several come with one read
+	}{{2 << 10, 8, 0}, {2 << 10, 64, 0}, {2 << 10, 64, 2 * time.Millisecond}, {2 << 10, 0, 0}, {32 << 10, 8, 0}, {256 << 10, 8, 0}} {
 		name := fmt.Sprintf("%dKB_%dchunks", cell.size>>10, cell.chunks)
+		if cell.pause > 0 {
+			name += "_paced"
+		}
 		if cell.chunks == 0 {
 			name = fmt.Sprintf("%dKB_whole", cell.size>>10)
 		}
 		b.Run(name, func(b *testing.B) {
 			engine := listenTCP(b)
-			go http.Serve(engine, benchEngine(cell.chunks))
+			go http.Serve(engine, benchEngine(cell.chunks, cell.pause))
 			ours, theirs := child(b, "kvasir", engine.Addr()), child(b, "reverse", engine.Addr())
 			for _, c := range []*proc{ours, theirs} { // warm up
-				drive(b, c.addr, cell.size, cell.chunks, 500)
+				drive(b, c, cell.size, cell.chunks, 500)
 			}
 			b.ResetTimer()
 			const rounds = 6
@@ -51,7 +57,7 @@ func BenchmarkCPU(b *testing.B) {
 			for range rounds {
 				for i, c := range []*proc{ours, theirs} {
 					before := c.cpu(b)
-					drive(b, c.addr, cell.size, cell.chunks, max(b.N/rounds, 1))
+					drive(b, c, cell.size, cell.chunks, max(b.N/rounds, 1))
 					us[i] += float64((c.cpu(b) - before).Microseconds()) / float64(max(b.N/rounds, 1)) / rounds
 				}
 			}
@@ -72,7 +78,7 @@ func listenTCP(tb testing.TB) net.Listener {
 	return l
 }
 
-func benchEngine(chunks int) http.Handler {
+func benchEngine(chunks int, pause time.Duration) http.Handler {
 	head := `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,"delta":{"content":" tok`
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -85,13 +91,14 @@ func benchEngine(chunks int) http.Handler {
 		for i := range chunks {
 			io.WriteString(w, head+strconv.Itoa(i)+`"},"logprobs":null,"finish_reason":null}]}`+"\n\n")
 			w.(http.Flusher).Flush()
+			time.Sleep(pause)
 		}
 		io.WriteString(w, "data: [DONE]\n\n")
 	})
 }
 
 // drive sends n requests over 32 connections.
-func drive(tb testing.TB, addr string, size, chunks, n int) {
+func drive(tb testing.TB, p *proc, size, chunks, n int) {
 	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", (size-100)/5) + `"}],"stream":true,"max_tokens":8}`
 	req := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: */*\r\nUser-Agent: bench\r\nAuthorization: Bearer x\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n" + body
@@ -100,7 +107,7 @@ func drive(tb testing.TB, addr string, size, chunks, n int) {
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			c, err := net.Dial("tcp", addr)
+			c, err := net.Dial("tcp", p.addr)
 			if err != nil {
 				tb.Error(err)
 				return
@@ -121,7 +128,7 @@ func drive(tb testing.TB, addr string, size, chunks, n int) {
 				got.Reset()
 				_, err = got.ReadFrom(resp.Body)
 				if err != nil || resp.StatusCode != 200 || bytes.Contains(got.Bytes(), []byte(`"error"`)) {
-					tb.Logf("%s: status %d, %v, %d bytes", addr, resp.StatusCode, err, got.Len())
+					tb.Logf("%s: status %d, %v, %d bytes", p.kind, resp.StatusCode, err, got.Len())
 					broken.Add(1)
 					return
 				}
@@ -129,16 +136,18 @@ func drive(tb testing.TB, addr string, size, chunks, n int) {
 		})
 	}
 	wg.Wait()
-	if broken.Load() > int64(n)/100 {
-		tb.Errorf("%s: %d of %d requests failed", addr, broken.Load(), n)
+	// ReverseProxy cuts up to 1 % of these streams (seen with Go 1.26.8, "use of
+	// closed network connection" at its engine's side); we must not cut any.
+	if lost := broken.Load(); p.kind == "kvasir" && lost > 0 || lost > int64(n)/20 {
+		tb.Errorf("%s: %d of %d requests failed", p.kind, broken.Load(), n)
 	}
 }
 
 // A proc is a proxy in a process of its own.
 type proc struct {
-	addr string
-	in   io.Writer
-	out  *bufio.Reader
+	kind, addr string
+	in         io.Writer
+	out        *bufio.Reader
 }
 
 func child(tb testing.TB, kind string, engine net.Addr) *proc {
@@ -157,7 +166,7 @@ func child(tb testing.TB, kind string, engine net.Addr) *proc {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { in.Close(); cmd.Wait() }) // it ends with its input
-	c := &proc{in: in, out: bufio.NewReader(out)}
+	c := &proc{kind: kind, in: in, out: bufio.NewReader(out)}
 	c.addr = c.line(tb)
 	return c
 }

@@ -231,6 +231,7 @@ func TestClientErrorsPassThrough(t *testing.T) {
 		}, 413, "<h1>no</h1>"},
 		{"422", answerJSON(422, "{}"), 422, "{}"},
 		{"a 400 within a stream", stream("data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\n", chatDone), 200, "data: {\"error\":{\"message\":\"too long\",\"code\":400}}\n\n" + chatDone},
+		{"an abort with something in it", answerJSON(200, `{"choices":[{"message":{"content":"half a"},"finish_reason":"abort"}]}`), 200, `{"choices":[{"message":{"content":"half a"},"finish_reason":"abort"}]}`},
 		{"307 is not followed", answerJSON(307, "", "Location", "http://b:80/"), 307, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -238,9 +238,13 @@ func TestEndlessLineIsForwarded(t *testing.T) {
 			<-r.Context().Done()
 		}))
 		ctx, cancel := context.WithCancel(context.Background())
+		start := time.Now()
 		resp, err := w.send(ctx, "POST", chatPath, chatStream)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("held back for %v, beyond HoldBytes", took)
 		}
 		n, err := io.CopyN(io.Discard, resp.Body, size+6)
 		if n != size+6 || err != nil {
