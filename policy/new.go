@@ -2,14 +2,45 @@ package policy
 
 import "fmt"
 
+// names of the policies, and what each does in a line.
+var names = [][2]string{
+	{"chwbl", "session key on a ring, with a bound on each target's requests"},
+	{"dynamo", "NVIDIA Dynamo's cost: blocks to prefill less a credit for those held, plus live blocks"},
+	{"hrw", "session key by rendezvous hashing"},
+	{"least_load", "fewest requests, or tokens, in flight"},
+	{"llmd_approx", "llm-d's weighted scores, by what the router itself dispatched"},
+	{"llmd_precise", "llm-d's weighted scores, by the engines' cache events"},
+	{"lmetric", "tokens to prefill times requests in flight"},
+	{"marginal", "the delay in seconds that the request adds, with coefficients learned from first tokens"},
+	{"p2c", "the less loaded of two drawn at random"},
+	{"prefix_hash", "beginning of the prompt by rendezvous hashing, with a bound on each target's requests"},
+	{"pure_affinity", "longest match whatever the load; herds, for comparison only"},
+	{"random", "uniformly at random; for comparison only"},
+	{"ray_prefix", "Ray Serve's prefix tree with power of two choices"},
+	{"round_robin", "in turn"},
+	{"session", "session key on a ring"},
+	{"sglang_cache_aware", "SGLang's hard switch between its prefix tree and the least loaded"},
+	{"steer", "marginal, plus the price of delaying sessions that are expected back"},
+	{"weighted", "alpha*prefix - beta*queue - gamma*KV use"},
+}
+
 // Names returns the names of all policies.
 func Names() []string {
-	return []string{
-		"chwbl", "dynamo", "hrw", "least_load", "llmd_approx", "llmd_precise",
-		"lmetric", "marginal", "p2c", "prefix_hash", "pure_affinity", "random",
-		"ray_prefix", "round_robin", "session", "sglang_cache_aware", "steer",
-		"weighted",
+	list := make([]string, len(names))
+	for i, n := range names {
+		list[i] = n[0]
 	}
+	return list
+}
+
+// Summary returns what the named policy does in a line, "" if there is none.
+func Summary(name string) string {
+	for _, n := range names {
+		if n[0] == name {
+			return n[1]
+		}
+	}
+	return ""
 }
 
 // New returns the policy that cfg names. intn(n) returns an integer in [0, n), n

@@ -115,6 +115,9 @@ func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
 				}
 			}
 			Needs(cfg)
+			if Summary(cfg.Name) == "" {
+				t.Error("no summary")
+			}
 		})
 	}
 }
@@ -140,6 +143,30 @@ func TestPickIsADryRun(t *testing.T) {
 				t.Fatalf("%s: request %d: %d, then %d", name, k, want, got)
 			}
 			placed(p, req, cands, want)
+		}
+	}
+}
+
+// What is missing is told from what is needed.
+func TestNeeds(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want Need
+	}{
+		{named("round_robin"), Need{}},
+		{named("session"), Need{Session: true}},
+		{named("dynamo"), Need{Events: true, Tokens: true, Blocks: true}},
+		{with("dynamo", func(c *Config) { c.Dynamo.Preset = "load-aware" }), Need{Blocks: true, Private: true}},
+		{with("dynamo", func(c *Config) { c.Dynamo.UseEvents = false }), Need{Tokens: true, Dispatch: true, Blocks: true}},
+		{with("dynamo", func(c *Config) { c.Dynamo.OutputBlocks = true }), Need{Events: true, Tokens: true, Blocks: true, OutputBlocks: true}},
+		{named("marginal"), Need{Events: true, Tokens: true, Dispatch: true}},
+		{named("llmd_approx"), Need{Tokens: true, Dispatch: true, Engine: true, Blocks: true}},
+		{named("ray_prefix"), Need{Text: true}},
+		{with("ray_prefix", func(c *Config) { c.RayPrefix.Match = "index" }), Need{Tokens: true, Dispatch: true}},
+		{with("random", func(c *Config) { c.Dwell.Enabled = true }), Need{Session: true}},
+	} {
+		if got := Needs(c.cfg); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.cfg.Name, got, c.want)
 		}
 	}
 }
