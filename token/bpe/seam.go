@@ -18,7 +18,7 @@ type seams struct {
 
 	kinds []kind
 	parts [1 << partBits / 64]uint64 // hashed pairs with a part on at least one side
-	lefts [1 << leftBits / 64]uint64 // hashed whole characters with a part on their right
+	lefts [1 << leftBits / 64]uint64 // hashed whole characters and the first byte of a part on their right
 	tails [256][4]uint64             // last byte left, first byte right, of a part on the left
 
 	// Characters without a token matter where a run of them becomes one unk
@@ -89,7 +89,7 @@ func (z *seams) enter(t []byte, spaceAs rune, seen map[kind]bool) {
 			h := pairHash(l, r)
 			z.parts[h>>(64-partBits+6)] |= 1 << (h & 63)
 			if k.left == 0 {
-				h = pairHash(l, 0)
+				h = pairHash(l, uint32(t[i]))
 				z.lefts[h>>(64-leftBits+6)] |= 1 << (h & 63)
 			} else {
 				z.tails[t[i-1]][t[i]>>6] |= 1 << (t[i] & 63)
@@ -160,7 +160,7 @@ func (z *seams) between(b []byte, from, at, to int) (flags uint8) {
 	h := pairHash(l, r)
 	flags = uint8(z.whole[h>>(z.shift&63)] >> (h & 63) & 1) // spanned
 	if len(z.kinds) > 0 {
-		h = pairHash(l, 0)
+		h = pairHash(l, uint32(b[at]))
 		if z.lefts[h>>(64-leftBits+6)]>>(h&63)&1 != 0 || z.tails[b[at-1]][b[at]>>6]>>(b[at]&63)&1 != 0 {
 			flags |= z.partsBetween(l, r, at-from, to-at)
 		}
