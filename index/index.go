@@ -12,6 +12,7 @@ package index
 
 import (
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,9 @@ type Index struct {
 	targets [kv.MaxTargets]target        // view only
 	pool    sync.Pool
 
+	works sync.Pool
+	queue atomic.Int32 // who waits for mu
+
 	mu          sync.Mutex // over everything below, and all writes
 	handles     table      // shared name -> slot
 	byAlias     map[laneHandle]slot
@@ -54,13 +58,8 @@ type Index struct {
 	evictions   uint64
 	totals      Totals
 
-	ahead    int       // lookups of names that are under way at once
-	hashes   []kv.Hash // scratch of one Apply
-	known    []slot
-	tags     []uint32
-	seen     handleSet
-	seenTags tagSet
-	sink     uint64
+	ahead int // lookups of names that are under way at once
+	sink  uint64
 }
 
 // New returns an empty index; it panics if c is invalid (see Config.Validate).
@@ -86,6 +85,7 @@ func New(c Config) *Index {
 		ix.targets[t].cfg = ix.cfg.Target
 	}
 	var shards atomic.Uint32
+	ix.works.New = func() any { return &work{} }
 	ix.pool.New = func() any { return &scratch{shard: shards.Add(1)} }
 	return ix
 }
@@ -99,7 +99,7 @@ func (ix *Index) SetTarget(id kv.Target, c TargetConfig) {
 	t := ix.target(id)
 	t.busy.Lock()
 	defer t.busy.Unlock()
-	ix.mu.Lock()
+	ix.lock()
 	defer ix.mu.Unlock()
 	t.cfg = c
 	for _, l := range t.lanes {
@@ -119,7 +119,7 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 	}
 	t := ix.target(ev.Target)
 	if ev.Source == kv.Dispatch {
-		ix.mu.Lock()
+		ix.lock()
 		defer ix.mu.Unlock()
 		ix.dispatch(t, ev, &r)
 		ix.tidy()
@@ -128,8 +128,12 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 	}
 	t.busy.Lock()
 	defer t.busy.Unlock()
-	ix.mu.Lock()
+	w := ix.works.Get().(*work)
+	w.tag(ix, ev.Handles)
+	w.twice = ev.Kind == kv.Stored && ev.Attention == kv.Dense && w.duplicate(ev)
+	ix.lock()
 	defer ix.mu.Unlock()
+	t.work = w
 	t.events++
 	ix.expire(t, &r)
 	switch ev.Kind {
@@ -142,7 +146,27 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 	}
 	ix.tidy()
 	ix.totals.add(&r)
+	t.work = nil
+	ix.works.Put(w)
 	return r
+}
+
+// lock takes mu, and lets a long event know that somebody waits.
+func (ix *Index) lock() {
+	ix.queue.Add(1)
+	ix.mu.Lock()
+	ix.queue.Add(-1)
+}
+
+// yield lets those go ahead who wait for mu, and says whether it did.
+func (ix *Index) yield() bool {
+	if ix.queue.Load() == 0 {
+		return false
+	}
+	ix.mu.Unlock()
+	runtime.Gosched()
+	ix.lock()
+	return true
 }
 
 func (r *Result) skip(why Reason, blocks int) {

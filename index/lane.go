@@ -20,6 +20,7 @@ type target struct {
 	pred   *lane   // dispatched, not yet reported
 	events int     // of the engine
 	view   atomic.Pointer[laneView]
+	work   *work // of the engine's event under way
 
 	orphans     orphanList
 	orphanUnits int

@@ -152,6 +152,7 @@ func (ix *Index) join(l *lane, handles []kv.Handle, r *Result) {
 			ix.unwait(o)
 			r.Joined += int32(o.left)
 			u := run{l: l, tier: o.tier, handles: o.handles, live: o.live, chunk: o.chunk, reused: o.reused}
+			l.t.work.tag(ix, o.handles)
 			if l.page != 0 {
 				ix.joinPages(&u, o, r)
 			} else {

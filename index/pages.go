@@ -103,8 +103,8 @@ func (ix *Index) joinPages(u *run, o *orphan, r *Result) {
 
 func (ix *Index) storePageRun(u *run, parent int32, path, root kv.Hash, tokens []uint32, extras []kv.Extra, r *Result) {
 	l, p := u.l, u.l.pages
-	paths := ix.cfg.Seed.Extend(ix.hashes[:0], path, tokens, p.size, extras)
-	ix.hashes = paths
+	l.t.work.hashes = ix.cfg.Seed.Extend(l.t.work.hashes[:0], path, tokens, p.size, extras)
+	paths := l.t.work.hashes
 	live := func(i int) bool { return u.live == nil || u.live[i] }
 	for i, h := range u.handles {
 		if n := p.byName[h]; n != 0 && live(i) && p.nodes[n].path != paths[i] {
@@ -422,8 +422,7 @@ func (ix *Index) clearPages(l *lane, t kv.Tier) (n int) {
 		}
 		ix.losePage(l, at, t, t)
 		if n++; n%1024 == 0 {
-			ix.mu.Unlock()
-			ix.mu.Lock()
+			ix.yield()
 		}
 	}
 	return n

@@ -28,7 +28,7 @@ func told(ev *kv.Event, i int) int32 {
 }
 
 func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
-	tags := ix.tagsOf(ev.Handles)
+	tags := l.t.work.tags
 	simple := l.simple() && len(ev.Copies) != len(ev.Handles)
 	for i := 0; i < len(ev.Handles); i++ {
 		h := ev.Handles[i]
@@ -147,8 +147,7 @@ func (ix *Index) sweep(l *lane, gone uint8) {
 		if len(ix.epochs.during) > 256 {
 			ix.epochs.advance(ix.reuse)
 		}
-		ix.mu.Unlock()
-		ix.mu.Lock()
+		ix.yield()
 	})
 }
 
@@ -191,7 +190,7 @@ func (ix *Index) Forget(id kv.Target) {
 	t := ix.target(id)
 	t.busy.Lock()
 	defer t.busy.Unlock()
-	ix.mu.Lock()
+	ix.lock()
 	defer ix.mu.Unlock()
 	ix.dropOrphans(&t.orphans, func(*orphan) bool { return true }, &Result{})
 	gone := t.lanes

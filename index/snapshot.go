@@ -40,7 +40,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Snapshot writes what the index believes. Events wait until it is done, lookups
 // don't: w should be a file or memory.
 func (ix *Index) Snapshot(w io.Writer) error {
-	ix.mu.Lock()
+	ix.lock()
 	defer ix.mu.Unlock()
 	s := &snapshotWriter{w: bufio.NewWriterSize(w, 1<<16), ix: ix}
 	s.w.WriteString(snapshotMagic)

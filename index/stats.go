@@ -44,7 +44,7 @@ type Stats struct {
 // Stats returns the state of the index. It holds up events for a moment, not
 // lookups.
 func (ix *Index) Stats() Stats {
-	ix.mu.Lock()
+	ix.lock()
 	defer ix.mu.Unlock()
 	s := Stats{
 		Totals: ix.totals, Blocks: ix.blocks, Orphans: ix.orphanUnits, OwnNames: len(ix.aliasOf), Sets: ix.sets.count,
@@ -79,7 +79,7 @@ func (ix *Index) TargetStats(id kv.Target) (s TargetStats) {
 	if id >= kv.MaxTargets {
 		return s
 	}
-	ix.mu.Lock()
+	ix.lock()
 	defer ix.mu.Unlock()
 	t := ix.target(id)
 	s.Orphans, s.Groups, s.Events = t.orphanUnits, len(t.lanes), t.events
@@ -118,7 +118,7 @@ func (ix *Index) Dump() iter.Seq[Block] {
 	return func(yield func(Block) bool) {
 		var out []Block
 		for row := uint32(0); ; {
-			ix.mu.Lock()
+			ix.lock()
 			end := uint32(len(*ix.rows.slabs.Load())) * slabRows
 			out = out[:0]
 			for ; row < end && len(out) < 256; row++ {

@@ -1,10 +1,6 @@
 package index
 
-import (
-	"slices"
-
-	"kvasir/kv"
-)
+import "kvasir/kv"
 
 // A run is consecutive blocks to store: those of an event, or of an orphan that
 // was joined.
@@ -33,7 +29,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	if n == 0 {
 		return
 	}
-	if ix.hasDuplicate(ev) {
+	if t.work.twice {
 		r.skip(Cycle, n)
 		return
 	}
@@ -125,23 +121,33 @@ func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
 // prev (0: at the root).
 func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, unit int, extras []kv.Extra, r *Result) {
 	l := u.l
-	hs := ix.cfg.Seed.Extend(ix.hashes[:0], parent, tokens, unit, extras)
-	ix.hashes = hs
-	ix.tagsOf(u.handles)
-	plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
-		(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
+	w := l.t.work
+	w.hashes = ix.cfg.Seed.Extend(w.hashes[:0], parent, tokens, unit, extras)
+	hs := w.hashes
 	for from := 0; from < len(hs); from += ix.ahead {
 		to := min(from+ix.ahead, len(hs))
 		ix.freeNames(u, hs, from, to, r)
+		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
+			(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
 		prev = ix.storeBlocks(u, prev, hs[:to], from, plain, r)
+		if to < len(hs) && ix.yield() {
+			// Others may have evicted what was just stored: then what follows is
+			// found, or made, by itself.
+			if prev != 0 && !ix.holds(l, prev, hs[to-1]) {
+				prev = 0
+			}
+		}
 	}
 	if prev != 0 {
 		l.tail = prev
 	}
 	ix.age(l, u.tier, r)
-	if cap(ix.hashes) > 1<<16 {
-		ix.hashes, ix.known, ix.tags = nil, nil, nil
-	}
+}
+
+// holds says that l holds block h in slot s, which may be of no use any more.
+func (ix *Index) holds(l *lane, s slot, h kv.Hash) bool {
+	sl, m := ix.rows.peek(s.row())
+	return sl != nil && s.pos() < int(m.fill.Load()) && sl.hashes(s.row())[s.pos()] == h && ix.mask(s, l) != 0
 }
 
 // storeBlocks stores the blocks of hs from number i on, and returns the slot of
@@ -178,18 +184,19 @@ func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool,
 }
 
 // freeNames forgets blocks whose names blocks from to to-1 of the run take over.
-// It notes in ix.known the slots that have these as their shared names. Looking
+// It notes in work.known the slots that have these as their shared names. Looking
 // them up in one go lets the cache misses overlap.
 func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
-	tags := ix.tags[from:to]
+	w := u.l.t.work
+	tags := w.tags[from:to]
 	if len(tags) > 1 {
 		ix.sink = ix.handles.touch(tags)
 	}
-	known := ix.known[:0]
+	known := w.known[:0]
 	for k, tag := range tags {
 		known = append(known, ix.named(u.handles[from+k], tag))
 	}
-	ix.known = known
+	w.known = known
 	l := u.l
 	for i := from; i < to; i++ {
 		h, s := u.handles[i], known[i-from]
@@ -209,34 +216,6 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 			r.Rebound++
 		}
 	}
-}
-
-// hasDuplicate says that a handle occurs twice in ev, or is its own parent. Tags
-// decide; only where two are equal, handles are compared.
-func (ix *Index) hasDuplicate(ev *kv.Event) bool {
-	if len(ev.Handles) > 8 {
-		twice := false
-		ix.seenTags.reset(len(ev.Handles))
-		for _, h := range ev.Handles {
-			if ix.seenTags.add(ix.keyOf(h)) {
-				twice = true
-				break
-			}
-		}
-		if !twice {
-			return !ev.Root && slices.Contains(ev.Handles, ev.Parent)
-		}
-	}
-	return hasDuplicate(ev, &ix.seen)
-}
-
-// tagsOf returns the tags of hs, in scratch memory.
-func (ix *Index) tagsOf(hs []kv.Handle) []uint32 {
-	ix.tags = ix.tags[:0]
-	for _, h := range hs {
-		ix.tags = append(ix.tags, ix.keyOf(h))
-	}
-	return ix.tags
 }
 
 // newBlocks returns how many blocks from hs[i] on are new and go to one row, and
@@ -277,18 +256,19 @@ func (ix *Index) same(s slot, hs []kv.Hash) int {
 }
 
 // name finishes n slots just created for l from s on, blocks i to i+n-1 of the
-// run: names and counts. ix.known begins with block from.
+// run: names and counts. work.known begins with block from.
 func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 	l := u.l
 	sl, m := ix.rows.at(s.row())
 	names := sl.handles(s.row())
+	w := l.t.work
 	for k := range n {
 		h := u.handles[i+k]
-		if ix.known[i+k-from] == 0 {
+		if w.known[i+k-from] == 0 {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			ix.handles.insert(ix.tags[i+k], uint32(s)+uint32(k))
+			ix.handles.insert(w.tags[i+k], uint32(s)+uint32(k))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}

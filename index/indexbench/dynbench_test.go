@@ -12,6 +12,7 @@ var (
 	seqs        = flag.Int("seqs", 100, "")
 	blocks      = flag.Int("blocks", 2000, "")
 	eventBlocks = flag.Int("event-blocks", 0, "")
+	queries     = flag.Int("queries", 1000, "")
 )
 
 // TestDynbenchFull prints what the verb prints: go test -run Full -dynbench ./index/indexbench
@@ -19,7 +20,7 @@ func TestDynbenchFull(t *testing.T) {
 	if !*full {
 		t.Skip("only with -dynbench")
 	}
-	res, err := Dynbench{Targets: *targets, Seqs: *seqs, Blocks: *blocks, EventBlocks: *eventBlocks}.Run()
+	res, err := Dynbench{Targets: *targets, Seqs: *seqs, Blocks: *blocks, EventBlocks: *eventBlocks, Queries: *queries}.Run()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,47 @@
+package index
+
+import (
+	"slices"
+
+	"kvasir/kv"
+)
+
+// A work is the scratch memory of one engine's event.
+type work struct {
+	tags   []uint32 // of the handles of the event, or of the orphan that joins
+	hashes []kv.Hash
+	known  []slot // slots that have names of the batch under way
+	twice  bool   // a handle occurs twice, or is its own parent
+	seen   handleSet
+	tagged tagSet
+}
+
+// tag computes the tags of hs. Memory for unusually long events isn't kept.
+func (w *work) tag(ix *Index, hs []kv.Handle) {
+	if cap(w.tags) > 1<<16 && len(hs) <= 1<<14 {
+		*w = work{}
+	}
+	w.tags = slices.Grow(w.tags[:0], len(hs))
+	for _, h := range hs {
+		w.tags = append(w.tags, ix.keyOf(h))
+	}
+}
+
+// duplicate says that a handle occurs twice in ev, or is its own parent. Tags
+// decide; only where two are equal, handles are compared.
+func (w *work) duplicate(ev *kv.Event) bool {
+	if len(ev.Handles) > 8 {
+		twice := false
+		w.tagged.reset(len(w.tags))
+		for _, tag := range w.tags {
+			if w.tagged.add(tag) {
+				twice = true
+				break
+			}
+		}
+		if !twice {
+			return !ev.Root && slices.Contains(ev.Handles, ev.Parent)
+		}
+	}
+	return hasDuplicate(ev, &w.seen)
+}
