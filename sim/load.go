@@ -87,7 +87,7 @@ func read(r *trace.Reader, in Input) (*Workload, error) {
 		}
 		return crowdWorkload(list, size, in)
 	case trace.Weka:
-		list, err := readWeka(r, max(in.Seed, 0))
+		list, err := readWeka(r, in.Seed)
 		if err != nil {
 			return nil, err
 		}

@@ -108,3 +108,25 @@ func TestPublishedRollouts(t *testing.T) {
 		t.Errorf("dynamo: hit %.2f %%, p99 %.2f s, table 85.3 and 146.0", 100*aware.HitRate, aware.SessionP99)
 	}
 }
+
+// The floors of experiments.md, section 3, for the generated trace.
+func TestFloor(t *testing.T) {
+	w, err := Generate("tool", 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		p    model.Profile
+		want Spread
+	}{{model.Profile70B, Spread{.207, .082, .737, 2.405}}, {model.Profile8B, Spread{.121, .047, .414, 1.458}}} {
+		got, _, err := w.Floor(c.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range []float64{got.Mean - c.want.Mean, got.P50 - c.want.P50, got.P95 - c.want.P95, got.P99 - c.want.P99} {
+			if math.Abs(d) > .0005001 {
+				t.Errorf("%s: floor %+v, table %+v (figure %d)", c.p.Name, got, c.want, i)
+			}
+		}
+	}
+}
