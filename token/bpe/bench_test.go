@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -177,6 +179,29 @@ func benchmarkEncode(b *testing.B, words int) {
 					b.ReportMetric(float64(len(all))/1e6/best.Seconds(), "best-MB/cpu-s")
 					b.ReportMetric(float64(len(all))*float64(b.N)/1e6/elapsed.Seconds(), "MB/cpu-s")
 				})
+			}
+		}
+	}
+}
+
+// TestWriteCorpus writes the texts of the benchmark to $KVASIR_CORPUS, for
+// rivals.py beside this file, which measures other encoders on them.
+func TestWriteCorpus(t *testing.T) {
+	dir := os.Getenv("KVASIR_CORPUS")
+	if dir == "" {
+		t.Skip("KVASIR_CORPUS is not set")
+	}
+	for _, kind := range kinds {
+		for _, words := range []int{200, 6000} {
+			c := newCorpus(7, words)
+			for _, x := range []struct {
+				part string
+				size int
+			}{{"warm", 500_000}, {"text", 2_000_000}} {
+				name := filepath.Join(dir, fmt.Sprintf("%s-%d.%s", kind, words, x.part))
+				if err := os.WriteFile(name, c.text(kind, x.size), 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
