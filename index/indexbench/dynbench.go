@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -59,8 +62,12 @@ type Result struct {
 	RemoveNsPerBlock   float64  `json:"remove_ns_per_block"`
 	BytesPerMembership float64  `json:"bytes_per_membership"` // resident memory
 	Lookup             []Lookup `json:"lookup"`
-	ClearNsPerBlock    float64  `json:"clear_ns_per_block"`
-	ReuseRSSGrowth     float64  `json:"reuse_rss_growth"` // resident memory after a target was cleared and filled again, to before
+	// Beyond the contract of the verb:
+	Busy            Lookup  `json:"lookup_while_storing"`  // hits, while another goroutine stores and removes without pause
+	Clearing        Lookup  `json:"lookup_while_clearing"` // hits, while targets are cleared
+	ClearNsPerBlock float64 `json:"clear_ns_per_block"`
+	ReuseRSSGrowth  float64 `json:"reuse_rss_growth"` // resident memory after a target was cleared and filled again, to before
+	Rows            int     `json:"blocks_distinct"`
 }
 
 // A Lookup is the time of Match for one kind of query, its hashes ready.
@@ -70,6 +77,7 @@ type Lookup struct {
 	P50         float64 `json:"p50_us"`
 	P99         float64 `json:"p99_us"`
 	Allocs      float64 `json:"allocs"`
+	Max         float64 `json:"max_us"`
 	Matched     int     `json:"targets_matched"`
 	Deepest     int     `json:"deepest_blocks"`
 }
@@ -124,6 +132,9 @@ func (f *feed) fill(d Dynbench, t uint64) {
 	// sized at once: events point into it
 	f.tokens = slices.Grow(f.tokens, d.Seqs*d.Blocks*blockSize)
 	f.handles = slices.Grow(f.handles, d.Seqs*d.Blocks)
+	if d.EventBlocks > 0 {
+		f.events = slices.Grow(f.events, d.Seqs*(d.Blocks/d.EventBlocks+1))
+	}
 	pre := d.Blocks * 2 / 5
 	for s := range d.Seqs {
 		from := len(f.tokens)
@@ -176,9 +187,8 @@ func (d Dynbench) Run() (Result, error) {
 		ix.Apply(&f.events[i]) // and the index its first tables
 	}
 	ix.Forget(9999 % kv.MaxTargets)
-	runtime.GC()
 	ix = index.New(index.Config{Seed: seed, MaxBytes: 64 << 30})
-	runtime.GC()
+	debug.FreeOSMemory() // nothing that was touched before counts for us
 	before := resident()
 	var used time.Duration
 	for t := range d.Targets {
@@ -198,7 +208,10 @@ func (d Dynbench) Run() (Result, error) {
 			res.Lookup = append(res.Lookup, d.lookup(ix, c, n))
 		}
 	}
+	res.Rows = ix.Stats().Blocks
+	res.Busy = d.busy(ix, f)
 	res.RemoveNsPerBlock = d.remove(ix)
+	res.Clearing = d.clearing(ix)
 	res.ClearNsPerBlock, res.ReuseRSSGrowth = d.clear(ix, f)
 	return res, nil
 }
@@ -236,11 +249,15 @@ func (d Dynbench) queries(c string, n int) []kv.Prompt {
 
 func (d Dynbench) lookup(ix *index.Index, c string, n int) Lookup {
 	qs := d.queries(c, n)
-	over := make([]kv.Overlap, d.Targets)
 	for i := range min(50, len(qs)) {
-		ix.Match(&qs[len(qs)-1-i], over)
+		ix.Match(&qs[len(qs)-1-i], make([]kv.Overlap, d.Targets))
 	}
-	res := Lookup{Case: c, QueryBlocks: n}
+	return look(ix, qs, d.Targets, Lookup{Case: c, QueryBlocks: n})
+}
+
+// look times Match for every query, once each.
+func look(ix *index.Index, qs []kv.Prompt, targets int, res Lookup) Lookup {
+	over := make([]kv.Overlap, targets)
 	times := make([]time.Duration, len(qs))
 	var m0, m1 runtime.MemStats
 	runtime.ReadMemStats(&m0)
@@ -258,15 +275,63 @@ func (d Dynbench) lookup(ix *index.Index, c string, n int) Lookup {
 		res.Matched = max(res.Matched, matched)
 	}
 	runtime.ReadMemStats(&m1)
-	res.P50, res.P99 = percentiles(times)
+	slices.Sort(times)
+	us := func(i int) float64 { return float64(times[i].Nanoseconds()) / 1e3 }
+	res.P50, res.P99, res.Max = us(len(times)/2), us(len(times)*99/100), us(len(times)-1)
 	res.Allocs = float64((m1.Mallocs - m0.Mallocs) / uint64(len(qs)))
 	return res
 }
 
-func percentiles(ts []time.Duration) (p50, p99 float64) {
-	slices.Sort(ts)
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-	return us(ts[len(ts)/2]), us(ts[len(ts)*99/100])
+// beside runs work again and again on another goroutine while the hit queries
+// are timed.
+func (d Dynbench) beside(ix *index.Index, c string, work func(round int)) Lookup {
+	qs := d.queries("hit", d.Blocks)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	started := make(chan struct{})
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		close(started)
+		for n := 0; !stop.Load(); n++ {
+			work(n)
+		}
+	}()
+	<-started
+	res := look(ix, qs, d.Targets, Lookup{Case: c, QueryBlocks: d.Blocks})
+	stop.Store(true)
+	wg.Wait()
+	return res
+}
+
+// busy times lookups while a target that isn't asked for stores sequences and
+// loses them again.
+func (d Dynbench) busy(ix *index.Index, f *feed) Lookup {
+	other := kv.Target(d.Targets % kv.MaxTargets)
+	f.fill(d, uint64(other))
+	gone := make([]kv.Event, len(f.events))
+	for i := range f.events {
+		gone[i] = kv.Event{Kind: kv.Removed, Target: other, Handles: f.events[i].Handles}
+	}
+	res := d.beside(ix, "hit, while storing", func(n int) {
+		n %= 2 * len(f.events)
+		if n < len(f.events) {
+			ix.Apply(&f.events[n])
+		} else {
+			ix.Apply(&gone[n-len(f.events)])
+		}
+	})
+	ix.Forget(other)
+	return res
+}
+
+// clearing times lookups while one target after the other is cleared.
+func (d Dynbench) clearing(ix *index.Index) Lookup {
+	return d.beside(ix, "hit, while clearing", func(n int) {
+		if n > 0 && n < d.Targets {
+			ix.Apply(&kv.Event{Kind: kv.Cleared, Target: kv.Target(n)})
+		}
+	})
 }
 
 // remove takes the last 100 blocks of every tenth sequence, tail first, with one

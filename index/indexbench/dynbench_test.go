@@ -15,6 +15,33 @@ var (
 	queries     = flag.Int("queries", 1000, "")
 )
 
+// TestDynbenchSmall runs everything small and checks what doesn't depend on the
+// machine.
+func TestDynbenchSmall(t *testing.T) {
+	for _, eb := range []int{0, 1, 7} {
+		res, err := Dynbench{Targets: 5, Seqs: 30, Blocks: 100, EventBlocks: eb, Queries: 50}.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 20 sequences with prefix, 10 without their 40 blocks
+		if want := 5 * (20*100 + 10*60); res.Memberships != want {
+			t.Errorf("%d memberships, want %d", res.Memberships, want)
+		}
+		if want := 20*40 + 5*30*60; res.Rows != want {
+			t.Errorf("%d distinct blocks, want %d", res.Rows, want)
+		}
+		for _, l := range res.Lookup {
+			want := map[string][2]int{"hit": {5, 100}, "prefix40": {5, 40}, "miss": {0, 0}}[l.Case]
+			if got := [2]int{l.Matched, l.Deepest}; got != want {
+				t.Errorf("%s of %d blocks: %d targets, deepest %d; want %v", l.Case, l.QueryBlocks, l.Matched, l.Deepest, want)
+			}
+		}
+	}
+	if _, err := (Dynbench{Targets: 0, Seqs: 1, Blocks: 10}).Run(); err == nil {
+		t.Error("no targets: no error")
+	}
+}
+
 // TestDynbenchFull prints what the verb prints: go test -run Full -dynbench ./index/indexbench
 func TestDynbenchFull(t *testing.T) {
 	if !*full {
