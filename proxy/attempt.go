@@ -27,6 +27,7 @@ type attempt struct {
 	clock  *time.Timer
 	resp   *http.Response
 	watch  *watcher
+	strip  *stripper // nil: the client gets every byte
 
 	// Until the first content the handler and the clock take turns by mu, which
 	// also guards the call's stage and held; afterwards the handler writes without it.

@@ -31,6 +31,7 @@ type call struct {
 	f       fields
 	route   sched.Request // its Prompt keeps its memory from call to call
 	arrived time.Time     // the body was complete
+	asked   bool          // for usage, on our own account: see usage.go
 	id      string        // X-Request-Id of ours, if it needs one
 
 	header http.Header // for the first engine

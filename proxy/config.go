@@ -55,6 +55,11 @@ type Config struct {
 	// RequestID gives requests without X-Request-Id one of ours.
 	RequestID bool `yaml:"request_id"`
 
+	// AskUsage asks engines for the usage of streams whose client did not: what
+	// was cached is then known of every request. It adds stream_options to the
+	// body, which is otherwise never changed, and takes the extra chunk out again.
+	AskUsage bool `yaml:"ask_usage"`
+
 	// Pass has path prefixes, beside those of the OpenAI API, whose requests are
 	// passed to an engine. Engines' administrative paths must not be in it.
 	Pass []string `yaml:"pass"`

@@ -158,6 +158,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
 		return
 	}
 	c.prepare()
+	c.askUsage()
 	c.serve()
 	if c.abort {
 		panic(http.ErrAbortHandler) // net/http cuts the connection, and logs nothing

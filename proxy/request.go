@@ -21,6 +21,7 @@ type fields struct {
 	stream   bool
 	output   int    // tokens that the client allows, over all choices; 0: not said
 	session  string // "field=value", see session
+	options  bool   // stream_options was there
 }
 
 // sessionRank orders the places that a session key may come from; the lower wins.
@@ -51,6 +52,8 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 			}
 		case "stream":
 			f.stream = c.is("true")
+		case "stream_options":
+			f.options = !c.is("null")
 		case "max_tokens":
 			maxTokens, _ = c.number()
 		case "max_completion_tokens":

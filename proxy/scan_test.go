@@ -14,14 +14,16 @@ func TestReadFields(t *testing.T) {
 		name, body string
 		want       fields
 	}{
-		{"all", `{"model":"m","stream":true,"max_tokens":7,"n":2,"user":"u"}`, fields{"m", true, true, 14, "user=u"}},
-		{"spaces", " { \"model\" : \"m\" ,\n\t\"stream\" : true }\n", fields{"m", true, true, 0, ""}},
-		{"the last of a name wins", `{"model":"a","stream":true,"max_tokens":1,"stream":false,"model":"b","max_tokens":2}`, fields{"b", true, false, 2, ""}},
+		{"all", `{"model":"m","stream":true,"max_tokens":7,"n":2,"user":"u"}`, fields{"m", true, true, 14, "user=u", false}},
+		{"spaces", " { \"model\" : \"m\" ,\n\t\"stream\" : true }\n", fields{"m", true, true, 0, "", false}},
+		{"the last of a name wins", `{"model":"a","stream":true,"max_tokens":1,"stream":false,"model":"b","max_tokens":2}`, fields{"b", true, false, 2, "", false}},
 		{"the last wins even if null", `{"model":"a","model":null,"max_tokens":5,"max_tokens":null}`, fields{}},
-		{"a name in escapes", `{"\u006dodel":"\u006d\/x","str\u0065am":true}`, fields{"m/x", true, true, 0, ""}},
-		{"names deeper down don't count", `{"x":{"model":"no","stream":true},"messages":[{"model":"no"}],"model":"m"}`, fields{"m", true, false, 0, ""}},
-		{"names in strings don't count", `{"x":"\"model\":\"no\"","y":"\\","model":"m"}`, fields{"m", true, false, 0, ""}},
+		{"a name in escapes", `{"\u006dodel":"\u006d\/x","str\u0065am":true}`, fields{"m/x", true, true, 0, "", false}},
+		{"names deeper down don't count", `{"x":{"model":"no","stream":true},"messages":[{"model":"no"}],"model":"m"}`, fields{"m", true, false, 0, "", false}},
+		{"names in strings don't count", `{"x":"\"model\":\"no\"","y":"\\","model":"m"}`, fields{"m", true, false, 0, "", false}},
 		{"max_completion_tokens goes first", `{"max_tokens":7,"max_completion_tokens":3}`, fields{output: 3}},
+		{"stream options", `{"stream_options":{"include_usage":false}}`, fields{options: true}},
+		{"no stream options", `{"stream_options":null,"x":{"stream_options":{}}}`, fields{}},
 		{"max_output_tokens", `{"max_output_tokens":3}`, fields{output: 3}},
 		{"0, negative, float, text", `{"max_completion_tokens":0,"max_tokens":-4,"max_output_tokens":1.5}`, fields{}},
 		{"huge", `{"max_tokens":99999999999999999999999,"n":1}`, fields{}},

@@ -116,6 +116,15 @@ func FuzzEvents(f *testing.F) {
 		if wb != cb || !slices.Equal(whole, cut) {
 			t.Fatalf("whole %q %v\ncut   %q %v", whole, wb, cut, cb)
 		}
+		var one, many stripper
+		out := one.filter(b)
+		var parts []byte
+		for _, p := range pieces {
+			parts = append(parts, many.filter([]byte(p))...)
+		}
+		if !bytes.Equal(out, parts) || !bytes.Equal(one.open, many.open) || len(out)+len(one.open) > len(b) {
+			t.Fatalf("stripped whole %q %q\ncut %q %q", out, one.open, parts, many.open)
+		}
 		w := newWatcher()
 		defer w.put()
 		w.events.feed(b)

@@ -13,6 +13,9 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 	c := a.c
 	a.watch = newWatcher()
 	a.watch.anything = !c.rt.generate
+	if c.asked {
+		a.strip = new(stripper)
+	}
 	a.mu.Lock()
 	a.stream = true
 	a.mu.Unlock()
@@ -43,11 +46,15 @@ func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	if a.flows {
 		a.watch.events.feed(p)
 		a.progress(now, false)
+		if p = a.stripped(p); len(p) == 0 {
+			return false, nil
+		}
 		return false, a.write(p)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.watch.events.feed(p)
+	p = a.stripped(p)
 	c.held = append(c.held, p...)
 	if len(c.held) > c.p.cfg.HoldBytes {
 		a.released = true
@@ -70,6 +77,14 @@ func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	err = a.write(c.held)
 	c.held = c.held[:0]
 	return false, err
+}
+
+// stripped returns what the client gets of p.
+func (a *attempt) stripped(p []byte) []byte {
+	if a.strip == nil {
+		return p
+	}
+	return a.strip.filter(p)
 }
 
 // release sends what was held back long enough; the caller holds mu. Comments (keep
@@ -133,7 +148,7 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 		}
 		return why, sched.Failed
 	case err != io.EOF && err != nil:
-		if w.events.between() {
+		if a.strip != nil || w.events.between() {
 			c.endStream(engineProblem(why), w.seen)
 		} else {
 			c.abort = true // in the middle of an event nothing can be added
@@ -144,6 +159,9 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 		a.d.FirstToken(now)
 		a.head()
 		c.start()
+	}
+	if a.strip != nil {
+		c.held = append(c.held, a.strip.open...)
 	}
 	if len(c.held) > 0 && a.write(c.held) != nil {
 		return None, sched.Cancelled
