@@ -55,6 +55,8 @@ var allowed = map[string][]string{
 	// virtual time
 	"sim": {"kv", "fleet", "index", "load", "policy", "sched", "model", "trace"},
 
+	"report": {"sim"},
+
 	// measuring by verb: the same code as the packages' benchmarks
 	"index/indexbench":  {"kv", "index"},
 	"engine/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},

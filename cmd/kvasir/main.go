@@ -22,6 +22,7 @@ type cli struct {
 	Replay  replayCmd  `cmd:"" help:"A load client that plays a trace against any OpenAI endpoint."`
 	Tokens  tokensCmd  `cmd:"" help:"What text and which token ids a request becomes, beside the engine's own."`
 	Check   checkCmd   `cmd:"" help:"The effective configuration and what the engines say, with what is wrong and how to mend it."`
+	Sim     simCmd     `cmd:"" help:"Policies on a trace in virtual time, by the production core: table, JSON or a page with plots."`
 	Bench   benchCmd   `cmd:"" help:"What this machine does: index and event path."`
 	Version versionCmd `cmd:"" help:"The version of this binary."`
 }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"kvasir/model"
+	"kvasir/report"
+	"kvasir/sim"
+)
+
+type simCmd struct {
+	Input    []string `short:"i" sep:"none" placeholder:"FILE" help:"A trace, cell, receipt log or rl_rollouts.json (plain or gzip), repeatable; or a generator as gen:NAME[:key=value,…]."`
+	Trace    []string `short:"t" sep:"none" placeholder:"FILE" help:"The same as --input."`
+	Starts   string   `placeholder:"FILE" help:"Closed loop: file with the users' start times."`
+	Speed    float64  `default:"1" help:"Open loop: factor on the rate."`
+	Limit    int      `short:"n" help:"First requests only."`
+	Users    int      `help:"Closed loop: users; 0: 6 per replica."`
+	Ticks    string   `default:"" enum:",spread,keep" help:"Mooncake rows with equal time stamps: spread over the tick, or keep together."`
+	NoReuse  bool     `help:"Make every block unique: the control without prefixes."`
+	SkipBad  bool     `help:"Count malformed lines and go on."`
+	Policy   []string `short:"p" default:"all" help:"Policies, or all; kvasir sim --list names them."`
+	Replicas []int    `short:"r" default:"8" help:"Fleet sizes."`
+	Profile  string   `default:"70b" help:"Engine: 70b, 8b or demo."`
+	KVTokens int      `name:"kv-tokens" help:"KV cache per replica in tokens; 0: the profile's."`
+	Seed     []uint64 `default:"1" help:"Seeds of ties and faults, each a run."`
+	Dice     string   `default:"python" enum:"python,pcg" help:"Source of ties: as in the reference, or Go's own."`
+	Engine   string   `default:"reserved" enum:"reserved,paged" help:"Engine: the reference's, or with vLLM's paging and preemption."`
+
+	EventDelay float64  `group:"Faults" help:"Seconds until cache events reach the router."`
+	EventLoss  float64  `group:"Faults" help:"Share of event batches that are lost for good."`
+	Gauges     float64  `group:"Faults" help:"Age in seconds that engines' own figures reach."`
+	Routers    int      `group:"Faults" default:"1" help:"Routers that share the fleet."`
+	Share      float64  `group:"Faults" help:"Seconds between routers' exchanges of load; 0: at once, negative: never."`
+	Change     []string `group:"Faults" sep:"none" help:"slow:2@100-200x4, dead:2@100-160, add:4@300, remove:3@500; repeatable."`
+
+	JSON bool   `help:"Print as JSON."`
+	HTML string `name:"html" placeholder:"FILE" help:"Write a page with plots."`
+	List bool   `help:"List policies and generators."`
+}
+
+func (simCmd) Help() string {
+	return `Examples:
+  kvasir sim -t mooncake_conversation.jsonl.gz --policy all --replicas 8 --json
+  kvasir sim -i conv.jsonl.gz --speed 1.8 -p marginal,dynamo,round_robin --html report.html
+  kvasir sim -i claude_code_seed3.jsonl.gz --starts claude_code_starts.json
+  kvasir sim -i gen:shared_prefix:rate=2,zipf=1.2 -r 4,8,16
+  kvasir sim -i rl_rollouts.json --change dead:2@100-160
+
+The production scheduler decides, in virtual time: same arguments, same bytes (but for wall_s).`
+}
+
+func (c simCmd) Run(ctx context.Context) error {
+	if c.List {
+		fmt.Printf("policies:\n  %s\n\ngenerators:\n", strings.Join(sim.Arms(), "\n  "))
+		for _, g := range sim.Generators() {
+			fmt.Printf("  gen:%s\n", strings.ReplaceAll(g, "\n", "\n  "))
+		}
+		return nil
+	}
+	inputs := slices.Concat(c.Input, c.Trace)
+	if len(inputs) == 0 {
+		return errors.New("nothing to simulate: give --input FILE, or a generator such as --input gen:shared_prefix (kvasir sim --list)")
+	}
+	profile, err := model.ProfileByName(c.Profile)
+	if err != nil {
+		return err
+	}
+	rep := sim.Report{Version: 1}
+	for _, in := range inputs {
+		for _, n := range c.Replicas {
+			r, err := c.play(ctx, in, n, profile)
+			if err != nil {
+				return err
+			}
+			rep.Runs = append(rep.Runs, r.Runs...)
+			if rep.Stopped = rep.Stopped || r.Stopped; rep.Stopped {
+				break
+			}
+		}
+	}
+	return c.print(rep, strings.Join(inputs, ", "))
+}
+
+// play simulates one input on one fleet.
+func (c simCmd) play(ctx context.Context, input string, replicas int, profile model.Profile) (sim.Report, error) {
+	w, err := c.workload(input, replicas)
+	if err != nil {
+		return sim.Report{}, err
+	}
+	cfg := sim.Config{
+		Workload: w, Policies: c.Policy, Replicas: replicas, Profile: profile, KVTokens: c.KVTokens, Seeds: c.Seed, Dice: c.Dice,
+		Engine: c.Engine, Clock: time.Now, Curves: c.HTML != "",
+		Faults: sim.Faults{EventDelay: c.EventDelay, EventLoss: c.EventLoss, Gauges: c.Gauges, Routers: c.Routers, Share: c.Share},
+	}
+	if c.Share < 0 {
+		cfg.Faults.Share = math.Inf(1)
+	}
+	for _, s := range c.Change {
+		x, err := sim.ParseChange(s)
+		if err != nil {
+			return sim.Report{}, err
+		}
+		cfg.Faults.Changes = append(cfg.Faults.Changes, x)
+	}
+	if !c.JSON && term.IsTerminal(int(os.Stderr.Fd())) {
+		bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(fmt.Sprintf("%s, %d replicas", input, replicas)), progressbar.OptionThrottle(100*time.Millisecond))
+		defer bar.Finish()
+		cfg.Progress = func(p sim.Progress) {
+			bar.ChangeMax(max(p.Requests, p.RequestsDone, 1))
+			bar.Set(p.RequestsDone)
+		}
+	}
+	return sim.Run(ctx, cfg)
+}
+
+func (c simCmd) workload(input string, replicas int) (*sim.Workload, error) {
+	if spec, ok := strings.CutPrefix(input, "gen:"); ok {
+		return sim.Generate(spec, replicas)
+	}
+	w, told, err := sim.Load(sim.Input{
+		File: input, Starts: c.Starts, Speed: c.Speed, Limit: c.Limit, Ticks: c.Ticks, Replicas: replicas, Users: c.Users,
+		NoReuse: c.NoReuse, SkipBad: c.SkipBad,
+	})
+	if told.Skipped > 0 {
+		fmt.Fprintf(os.Stderr, "skipped %d malformed lines; the first: %v\n", told.Skipped, told.FirstBad)
+	}
+	return w, err
+}
+
+func (c simCmd) print(rep sim.Report, title string) error {
+	if c.HTML != "" {
+		f, err := os.Create(c.HTML)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(report.Write(f, title, rep), f.Close()); err != nil {
+			return err
+		}
+		for i := range rep.Runs {
+			rep.Runs[i].Curves = nil
+		}
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(rep)
+	}
+	if rep.Stopped {
+		fmt.Println("interrupted; this is what was known by then:")
+	}
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "input\tN\tpolicy\tseed\thit %\tTTFT mean s\tp50\tp95\tp99\tE2E mean s\tTPOT ms\tload CV\tsticky %\tfullest %\tphantom %\t")
+	for _, r := range rep.Runs {
+		partial := ""
+		if r.Partial {
+			partial = "*"
+		}
+		fmt.Fprintf(t, "%s%s\t%d\t%s\t%d\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", r.Input, partial, r.Replicas, r.Policy, r.Seed,
+			100*r.HitRate, r.TTFT.Mean, r.TTFT.P50, r.TTFT.P95, r.TTFT.P99, r.E2E.Mean, 1e3*r.TPOT.Mean, r.DecodeCV, 100*r.Stickiness, 100*r.MaxShare, 100*r.Phantom)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if c.HTML != "" {
+		fmt.Println("plots:", c.HTML)
+	}
+	return nil
+}
