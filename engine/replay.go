@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"kvasir/engine/seq"
 	"kvasir/engine/wire"
@@ -15,13 +16,65 @@ func (s *stream) Replay(token int, from uint64) {
 	s.stopReplay()
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.cancel = cancel
-	s.replies = make(chan reply, 1024)
+	s.replies = newReplies()
 	s.log.Debug("replay", "from", from)
 	go replay(ctx, s.cfg.ZMTP, s.replay, token, from, s.replies)
 }
 
 // Cancel is seq.Sink's.
 func (s *stream) Cancel(token int) { s.stopReplay() }
+
+// replies are the answers of one replay on their way to the stream, bounded in
+// number and bytes: whoever reads the socket waits when the stream is slow.
+type replies struct {
+	c     chan reply
+	bytes atomic.Int64
+	room  chan struct{} // has room for one
+}
+
+const (
+	maxReplies    = 1024
+	maxReplyBytes = 32 << 20 // one answer may be larger if it is alone
+)
+
+func newReplies() *replies {
+	return &replies{c: make(chan reply, maxReplies), room: make(chan struct{}, 1)}
+}
+
+func (q *replies) put(ctx context.Context, r reply) bool {
+	n := int64(len(r.batch.Body))
+	for q.bytes.Load() > 0 && q.bytes.Load()+n > maxReplyBytes {
+		select {
+		case <-q.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	q.bytes.Add(n)
+	select {
+	case q.c <- r:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// took returns the room of an answer that was received from c.
+func (q *replies) took(r reply) {
+	q.bytes.Add(-int64(len(r.batch.Body)))
+	select {
+	case q.room <- struct{}{}:
+	default:
+	}
+}
+
+// channel is c, nil for no replay.
+func (q *replies) channel() chan reply {
+	if q == nil {
+		return nil
+	}
+	return q.c
+}
 
 func (s *stream) stopReplay() {
 	if s.cancel != nil {
@@ -37,15 +90,10 @@ func (s *stream) stopReplay() {
 // Protocol: vLLM's ROUTER takes ["", 8 bytes big-endian] and answers
 // ["", topic, seq, payload] (without topic before 0.28) for each batch that it still has,
 // then ["", "", ff*8, ""]. A malformed request is not answered at all.
-func replay(ctx context.Context, cfg zmtp.Config, endpoint string, token int, from uint64, out chan<- reply) {
+func replay(ctx context.Context, cfg zmtp.Config, endpoint string, token int, from uint64, out *replies) {
 	send := func(r reply) bool {
 		r.token = token
-		select {
-		case out <- r:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+		return out.put(ctx, r)
 	}
 	d, err := zmtp.DialDealer(ctx, cfg, endpoint)
 	if err != nil {

@@ -30,7 +30,7 @@ type stream struct {
 	targets map[int]kv.Target  // of the ranks that this publisher has spoken for
 	refused int                // the last rank that had no target
 	lower   bool               // blocks of a lower tier are known
-	replies chan reply         // of the running replay, nil if none runs
+	replies *replies           // of the running replay, nil if none runs
 	cancel  context.CancelFunc // of the running replay
 	ctx     context.Context
 
@@ -163,11 +163,11 @@ func (s *stream) run(ctx context.Context) {
 			return
 		case <-s.ring.wake:
 			ld = s.drain(ld)
-		case r := <-s.replies:
+		case r := <-s.replies.channel():
 			s.reply(r)
 		case <-timer.C:
-			for r := s.replies; len(r) > 0 && r == s.replies; { // we may be the ones who were slow
-				s.reply(<-r)
+			for q := s.replies; len(q.channel()) > 0 && q == s.replies; { // we may be the ones who were slow
+				s.reply(<-q.c)
 			}
 			s.machine.Tick(time.Now())
 		}
@@ -205,6 +205,7 @@ func (s *stream) drain(old load) load {
 }
 
 func (s *stream) reply(r reply) {
+	s.replies.took(r)
 	now := time.Now()
 	switch {
 	case r.err != nil:

@@ -73,6 +73,7 @@ type Machine struct {
 	probe     bool   // a repair that is not known to be needed
 	token     int
 	from      uint64
+	running   string // what trust says about it
 	answered  bool
 	progress  bool      // and brought something new
 	retries   int       // replays in a row that brought nothing new

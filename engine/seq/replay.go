@@ -15,6 +15,7 @@ func (m *Machine) start(mo mode, from uint64, now time.Time) {
 	m.cancel()
 	m.token++
 	m.mode, m.from, m.answered, m.progress, m.probe = mo, from, false, false, false
+	m.running = fmt.Sprintf("replay from batch %d is running", from)
 	m.deadline = now.Add(m.cfg.ReplayTimeout)
 	m.behind = m.behind || mo == attach
 	m.stats.Replays++

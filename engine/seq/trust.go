@@ -63,9 +63,9 @@ func (m *Machine) publish(now time.Time) {
 	case !m.up:
 		t, why = kv.Stale, "connection down"
 	case m.mode == repair && !m.probe:
-		t, why = kv.Stale, fmt.Sprintf("replay from batch %d is running", m.from)
+		t, why = kv.Stale, m.running
 	case m.mode == attach && m.started, m.mode == refill && m.answered:
-		t, why = kv.Filling, fmt.Sprintf("replay from batch %d is running", m.from)
+		t, why = kv.Filling, m.running
 	case !m.trust.proven && t != kv.Stale:
 		t, why = kv.Stale, "connected again: that nothing was lost has not been shown yet"
 	}
