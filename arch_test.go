@@ -56,6 +56,7 @@ var allowed = map[string][]string{
 	"sim": {"kv", "fleet", "index", "load", "policy", "sched", "model", "trace"},
 
 	"report": {"sim"},
+	"plan":   {},
 
 	// measuring by verb: the same code as the packages' benchmarks
 	"index/indexbench":  {"kv", "index"},

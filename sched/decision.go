@@ -45,6 +45,7 @@ type Decision struct {
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
 	booking             load.ID      // in the ledger
+	tag                 uint64       // the policy's own name for the placement
 	hashes              []kv.Hash    // of the predicted blocks; owned
 	blockSize, maxBatch int
 	prompt, cached      int // as served; guarded by s.mu
@@ -64,10 +65,13 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
 	hashes := chainFor(&r.Prompt, c.BlockSize)
+	uncached := c.Uncached
+	if uncached <= 0 {
+		uncached = max(sc.req.Tokens-c.Overlap.Held(), 0)
+	}
 	d.booking = s.ledger.Admit(now, &load.Admission{
-		Target: c.Target, Hashes: hashes, BlockSize: index.ChainSize(c.BlockSize),
-		Prompt: sc.req.Tokens, Uncached: max(sc.req.Tokens-c.Overlap.Held(), 0),
-		Output: r.Output, Prefill: c.Prefill, Connected: true,
+		Target: c.Target, Hashes: hashes, BlockSize: index.ChainSize(c.BlockSize), Prompt: sc.req.Tokens, Uncached: uncached,
+		Output: r.Output, Prefill: c.Prefill, Silent: r.Silent, Connected: true,
 	})
 	if s.placer != nil {
 		s.placer.Placed(&sc.req, sc.cands, pick)
@@ -95,7 +99,7 @@ func (d *Decision) FirstToken(now time.Time) {
 		}
 		s.observer.FirstToken(&policy.FirstToken{
 			Now: now, Target: d.Target, Prompt: f.Prompt, Cached: cached, Latency: f.Latency,
-			Alone: f.Alone, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch,
+			Alone: f.Alone, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch, Tag: d.tag,
 		})
 	}
 	s.mu.Unlock()
@@ -144,7 +148,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	if ok && s.observer != nil {
 		s.observer.Done(&policy.Done{
 			Now: now, Target: d.Target, Failed: outcome != Completed, Prompt: f.Prompt, Output: f.Output,
-			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills,
+			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag,
 		})
 	}
 	if len(d.hashes) > 0 {
@@ -232,11 +236,17 @@ func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
 	s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: t, Hashes: hashes})
 }
 
-// Tick does what is due at now although no request came: predictions end, and
-// bookings whose owner is lost are given up. It returns how many bookings those
+// Tick does what is due at now although no request came: predictions end,
+// bookings whose owner is lost are given up, and what each target holds is
+// counted. It returns how many bookings those
 // were. Call it about once a second.
 func (s *Scheduler) Tick(now time.Time) int {
 	s.expirePredictions(now)
+	for _, r := range s.fleet.Snapshot().Replicas {
+		for _, t := range r.Targets {
+			s.states.hold(t, int(s.index.TargetStats(t).Blocks[kv.GPU]))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = s.ledger.Expire(s.expired[:0], now, s.cfg.Silence)

@@ -21,6 +21,7 @@ type Receipt struct {
 	At     time.Time
 	Model  string
 	Policy string
+	Branch string // which of the policy's rules decided, "" for its only one
 
 	Tokens  int    // of the prompt, 0 if unknown
 	Source  string // where the tokens came from
@@ -100,7 +101,7 @@ func (s *Scheduler) record(d *Decision, sc *scratch, pick int, r *Request) {
 	}
 	win := &sc.cands[pick]
 	rec := Receipt{
-		ID: d.id, At: d.at, Model: d.model, Policy: s.name,
+		ID: d.id, At: d.at, Model: d.model, Policy: s.name, Branch: sc.req.Branch,
 		Tokens: d.Tokens, Source: r.Source, Why: r.Why, Session: r.Session,
 		Target: d.Target, Replica: d.Replica.Name, Rank: d.Rank, Overlap: d.Overlap,
 		Trust: win.Trust, Load: win.Load, Cost: win.Cost, NumAll: len(sc.cands),

@@ -143,6 +143,7 @@ type Request struct {
 	Session   string // what ties the requests of one conversation together, or ""
 	Tenant    string
 	Text      []byte        // of the prompt, for policies that read text; may be nil
+	Silent    bool          // the answer comes whole: its first token can't be told from its last
 	NextTurn  time.Duration // when the client expects to go on after the answer, 0 if it doesn't say
 	Priority  int           // below 0: may be refused under load
 
@@ -192,6 +193,7 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 		}
 	}
 	s.book(d, sc, pick, r, snap, now)
+	d.tag = sc.req.Tag
 	s.mu.Unlock()
 
 	s.record(d, sc, pick, r)

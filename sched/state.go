@@ -43,6 +43,7 @@ type TargetState struct {
 	// disagree about the tokens.
 	Confirmed, Unconfirmed uint64
 
+	held  int // blocks on the GPU, as the index had it at the last Tick
 	drift drift
 }
 
@@ -97,11 +98,18 @@ func (s *states) fill(cands []policy.Candidate, now time.Time) {
 	for i := range cands {
 		c := &cands[i]
 		x := &s.by[c.Target]
-		c.Trust = x.Trust
+		c.Trust, c.Held = x.Trust, x.held
 		if g := &x.Gauge; !g.At.IsZero() && now.Sub(g.At) <= GaugeLife {
 			c.Engine = policy.Reported{Fresh: true, Running: g.Running, Waiting: g.Waiting, KVUsage: g.KVUsage}
 		}
 	}
+}
+
+// hold notes how many blocks the index has of t.
+func (s *states) hold(t kv.Target, blocks int) {
+	s.mu.Lock()
+	s.by[t].held = blocks
+	s.mu.Unlock()
 }
 
 func (s *states) picked(t kv.Target) {

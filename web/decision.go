@@ -14,6 +14,7 @@ type Decision struct {
 	At      time.Time `json:"at"`
 	Model   string    `json:"model"`
 	Policy  string    `json:"policy"`
+	Branch  string    `json:"branch,omitempty"` // which of the policy's rules decided
 	Session string    `json:"session,omitempty"`
 
 	Tokens int    `json:"prompt_tokens"`          // 0: not known
@@ -64,7 +65,7 @@ func overlap(o kv.Overlap) Overlap { return Overlap(o) }
 
 func decision(r *sched.Receipt, terms []string, unit string) Decision {
 	d := Decision{
-		ID: r.ID, At: r.At, Model: r.Model, Policy: r.Policy, Session: r.Session,
+		ID: r.ID, At: r.At, Model: r.Model, Policy: r.Policy, Branch: r.Branch, Session: r.Session,
 		Tokens: r.Tokens, Source: r.Source, Why: r.Why,
 		Replica: r.Replica, Rank: r.Rank, Overlap: overlap(r.Overlap), Cost: r.Cost,
 		Considered: r.NumAll, Outcome: r.Outcome.String(), Output: r.Output,

@@ -23,6 +23,7 @@ type cli struct {
 	Tokens  tokensCmd  `cmd:"" help:"What text and which token ids a request becomes, beside the engine's own."`
 	Check   checkCmd   `cmd:"" help:"The effective configuration and what the engines say, with what is wrong and how to mend it."`
 	Sim     simCmd     `cmd:"" help:"Policies on a trace in virtual time, by the production core: table, JSON or a page with plots."`
+	Plan    planCmd    `cmd:"" help:"Napkin arithmetic: what routing by prefix saves, beside the simulator."`
 	Bench   benchCmd   `cmd:"" help:"What this machine does: index and event path."`
 	Version versionCmd `cmd:"" help:"The version of this binary."`
 }
