@@ -34,11 +34,14 @@ func (r *Replica) anyDown() bool {
 
 // follow makes the streams be those of the sources.
 func (r *Replica) follow(i Info) {
+	var err error
 	if r.cfg.Events != EventsListen { // those come and go with the connections
-		r.restream(i.Sources)
+		err = r.restream(i.Sources)
 	}
-	why := ""
+	why := "the engine doesn't say where this rank publishes its events"
 	switch {
+	case err != nil:
+		why = err.Error()
 	case r.cfg.Events == EventsOff:
 		why = "events are switched off by configuration"
 	case r.cfg.Events == EventsListen:
@@ -62,7 +65,7 @@ func (r *Replica) follow(i Info) {
 	}
 	r.blind, r.streamless = why, streamless
 	for rank, alone := range streamless {
-		if !alone || why == "" {
+		if !alone {
 			continue
 		}
 		r.cfg.Log.Warn("the engine's cache can't be followed", "rank", rank, "reason", why)
@@ -73,8 +76,8 @@ func (r *Replica) follow(i Info) {
 }
 
 // restream stops the streams that no source wants, starts those that are missing,
-// and does both where an endpoint has moved.
-func (r *Replica) restream(sources []Source) {
+// and does both where an endpoint has moved. The error is the last one of a start.
+func (r *Replica) restream(sources []Source) (err error) {
 	want := map[int]Source{}
 	for _, s := range sources {
 		want[s.Rank] = s
@@ -95,10 +98,11 @@ func (r *Replica) restream(sources []Source) {
 		f.Forget("the engine publishes its events elsewhere, or no more")
 	}
 	for _, s := range want {
-		if err := r.start(s); err != nil {
-			r.cfg.Log.Error("can't follow the events", "rank", s.Rank, "error", err)
+		if e := r.start(s); e != nil {
+			err = e
 		}
 	}
+	return err
 }
 
 // start follows a source by dialling it.

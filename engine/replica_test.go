@@ -344,6 +344,31 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
+// TestSourceMissing: a rank whose metrics are there and whose events are not.
+func TestSourceMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		all := &ranksOf{ranks: []*fakeEngine{e}, sources: `{"0":{"endpoint":"tcp://*:5557"},"1":{"endpoint":"tcp://*:5558"}}`}
+		w.http["10.0.0.1:8000"] = all
+		r, rt := start(t, w, Config{Ranks: 2})
+		settle(3 * time.Second)
+		all.sources = `{"0":{"endpoint":"tcp://*:5557"}}`
+		r.Poll()
+		settle(time.Second)
+		if rt.trust[1] != kv.Blind || !strings.Contains(rt.why[1], "doesn't say where") {
+			t.Errorf("%v (%s)", rt.trust[1], rt.why[1])
+		}
+		all.sources = `{"0":{"endpoint":"ipc://@"}}` // nothing that can be dialled
+		r.Poll()
+		settle(time.Second)
+		if rt.trust[0] != kv.Blind || !strings.Contains(rt.why[0], "ipc://@") {
+			t.Errorf("%v (%s)", rt.trust[0], rt.why[0])
+		}
+	})
+}
+
 // TestMuteReplay: the replay service never answers. Live events go on, and when
 // it answers at last, everything is known.
 func TestMuteReplay(t *testing.T) {

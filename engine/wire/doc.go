@@ -27,6 +27,11 @@
 // removal that was not understood means that we may believe too much (Lost).
 // Only a payload that is no batch, or that ends too early, is an error.
 //
+// A removal doesn't say of which kind its group is; the Decoder remembers it from
+// the group's stores, so one Decoder has to see all of a publisher. A dense store
+// whose content nobody can know (no token ids, tokens that don't fill the blocks,
+// extra keys that fit no block) comes without Tokens: it names its blocks only.
+//
 // Memory is bounded by the payload's size: a header that claims more elements
 // than bytes are left is malformed. Nothing recurses.
 package wire
