@@ -136,6 +136,17 @@ func (ix *Index) vacate(s slot) {
 	}
 }
 
+// born begins a new use of row r, a child of prev.
+func (ix *Index) born(r uint32, prev slot) {
+	_, m := ix.rows.at(r)
+	ix.gens++
+	m.gen, m.kids = max(ix.gens, 1), 0
+	if prev == 0 {
+		ix.detached++
+	}
+	ix.attach(r, prev)
+}
+
 // freeRow takes a row that nobody holds out of sight.
 func (ix *Index) freeRow(r uint32) {
 	sl, m := ix.rows.at(r)
@@ -143,6 +154,13 @@ func (ix *Index) freeRow(r uint32) {
 		ix.epochs.retire(retiredDetail, sets)
 	}
 	ix.heads.delete(tagOf(uint64(sl.hashes(r)[0])), r)
+	if up := ix.parentRow(m); up != nil {
+		up.kids--
+	} else if m.up != atRoot {
+		ix.detached--
+	}
+	ix.detached += int(m.kids)
+	m.gen, m.kids = 0, 0
 	m.fill.Store(0)
 	m.sets.Store(0)
 	ix.epochs.retire(retiredRow, r)
@@ -186,31 +204,71 @@ func (ix *Index) head(h kv.Hash) uint32 {
 	return 0
 }
 
-// find returns the slot of block h, whose parent is in slot prev (0: not known
-// to be anywhere), or 0.
+// A row whose parent's block is in no row is detached. While there are none,
+// children of a new block are new, and nobody needs to look for them.
+
+// attach makes row r, found or made as a child of prev, a child row of prev's.
+func (ix *Index) attach(r uint32, prev slot) {
+	_, m := ix.rows.at(r)
+	m.up, m.upGen = prev, 0
+	if prev.row() != 0 {
+		_, pm := ix.rows.at(prev.row())
+		m.upGen = pm.gen
+		pm.kids++
+	}
+}
+
+// parentRow returns the row that m is attached to, nil if it is detached or
+// begins at the root.
+func (ix *Index) parentRow(m *row) *row {
+	if m.up.row() == 0 {
+		return nil
+	}
+	if _, pm := ix.rows.peek(m.up.row()); pm != nil && pm.gen == m.upGen {
+		return pm
+	}
+	return nil
+}
+
+func (ix *Index) isDetached(m *row) bool { return m.up != atRoot && ix.parentRow(m) == nil }
+
+// find returns the slot of block h, whose parent is in slot prev (atRoot: it has
+// none; 0: its parent is in no row), or 0.
 func (ix *Index) find(prev slot, h kv.Hash) slot {
-	if prev != 0 {
-		r, p := prev.row(), prev.pos()+1
+	if r := prev.row(); r != 0 {
+		p := prev.pos() + 1
 		s, m := ix.rows.at(r)
 		if p < int(m.fill.Load()) && s.hashes(r)[p] == h {
 			return slotAt(r, p)
 		}
+		if ix.detached == 0 && m.kids == 0 {
+			return 0
+		}
 		if p == rowSlots {
 			if s, m := ix.rows.peek(r + 1); s != nil && m.fill.Load() > 0 && s.hashes(r + 1)[0] == h {
-				return slotAt(r+1, 0)
+				return ix.found(r+1, prev)
 			}
 		}
 	}
 	if r := ix.head(h); r != 0 {
-		return slotAt(r, 0)
+		return ix.found(r, prev)
 	}
 	return 0
+}
+
+// found returns the first slot of row r, a child of prev.
+func (ix *Index) found(r uint32, prev slot) slot {
+	if _, m := ix.rows.at(r); prev != 0 && ix.detached > 0 && ix.isDetached(m) {
+		ix.detached--
+		ix.attach(r, prev)
+	}
+	return slotAt(r, 0)
 }
 
 // place returns where the block after prev would go if it is new: the slot
 // behind prev if prev is the last of its row, otherwise a row of its own (0).
 func (ix *Index) place(prev slot) slot {
-	if prev == 0 {
+	if prev.row() == 0 {
 		return 0
 	}
 	_, m := ix.rows.at(prev.row())
@@ -231,10 +289,11 @@ func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 		s, m := ix.rows.at(r)
 		copy(s.hashes(r)[:], hs)
 		m.depth = 0
-		if prev != 0 {
+		if prev.row() != 0 {
 			_, pm := ix.rows.at(prev.row())
 			m.depth = pm.depth + uint32(prev.pos()) + 1
 		}
+		ix.born(r, prev)
 		m.live, m.named, m.alias, m.extra = 1<<n-1, 0, 0, 0
 		m.used.Store(usedStored)
 		m.sets.Store(id)

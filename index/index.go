@@ -55,6 +55,8 @@ type Index struct {
 	blocks      int // distinct blocks held by anyone
 	hand        uint32
 	retiredRows int
+	detached    int    // rows whose parent is in no row
+	gens        uint32 // rows ever used
 	evictions   uint64
 	totals      Totals
 
@@ -153,6 +155,9 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 
 // lock takes mu, and lets a long event know that somebody waits.
 func (ix *Index) lock() {
+	if ix.mu.TryLock() {
+		return
+	}
 	ix.queue.Add(1)
 	ix.mu.Lock()
 	ix.queue.Add(-1)

@@ -297,7 +297,7 @@ func (s *snapshotReader) page(l *lane) {
 }
 
 func (s *snapshotReader) row() {
-	depth := s.below(1<<31, "depth")
+	depth := s.below(1<<32, "depth")
 	n := s.below(rowSlots+1, "slots of a row")
 	if n == 0 {
 		s.fail("a row without slots")
@@ -318,7 +318,7 @@ func (s *snapshotReader) row() {
 			continue
 		}
 		if at == 0 {
-			at = s.ix.loadRow(uint32(depth), hs[:n])
+			at = s.ix.loadRow(uint32(depth>>1), depth&1 == 1, hs[:n])
 		}
 		for _, m := range s.before {
 			s.hold(s.lanes[m.lane], at+slot(p), m)
@@ -381,11 +381,16 @@ func (s *snapshotReader) hold(l *lane, at slot, m member) {
 
 // loadRow makes a row that nobody holds yet; dropEmpty frees it if that remains
 // so.
-func (ix *Index) loadRow(depth uint32, hs []kv.Hash) slot {
+func (ix *Index) loadRow(depth uint32, root bool, hs []kv.Hash) slot {
 	r := ix.rows.alloc(0)
 	s, m := ix.rows.at(r)
 	copy(s.hashes(r)[:], hs)
 	m.depth, m.live, m.named, m.alias, m.extra = depth, 0, 0, 0, 0
+	if root {
+		ix.born(r, atRoot)
+	} else {
+		ix.born(r, 0)
+	}
 	m.used.Store(usedStored)
 	m.sets.Store(0)
 	m.fill.Store(uint32(len(hs)))

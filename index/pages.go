@@ -341,7 +341,7 @@ func (ix *Index) loseChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
 // the nearest block before it that l holds on. A new slot is held in plane.
 func (ix *Index) chunkSlot(l *lane, end int32, e *chunkEnd, plane uint8) slot {
 	p := l.pages
-	prev := slot(0)
+	prev := atRoot
 	var between []kv.Hash // from the nearest to the farthest
 	for at := p.chunkBefore(end); at != 0; at = p.chunkBefore(at) {
 		b := p.ends[at]

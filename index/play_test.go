@@ -253,7 +253,8 @@ func (ix *Index) check(t *testing.T) {
 	t.Helper()
 	refs := map[uint32]int64{}
 	counts := map[uint16][kv.NumTiers]int64{}
-	rows, blocks, names := 0, 0, 0
+	rows, blocks, names, detached := 0, 0, 0, 0
+	kids := map[uint32]uint32{}
 	for i := range *ix.rows.slabs.Load() {
 		s := (*ix.rows.slabs.Load())[i].Load()
 		if s == nil {
@@ -266,6 +267,12 @@ func (ix *Index) check(t *testing.T) {
 				continue
 			}
 			rows++
+			if m.up == atRoot {
+			} else if ix.parentRow(m) != nil {
+				kids[m.up.row()]++
+			} else {
+				detached++
+			}
 			if got := ix.head(s.hashes(r)[0]); got != r {
 				t.Fatalf("row %d is not found by its head, but %d", r, got)
 			}
@@ -310,6 +317,16 @@ func (ix *Index) check(t *testing.T) {
 				t.Fatalf("row %d: live %b, holders say %b", r, m.live, live)
 			}
 		}
+	}
+	for i := range *ix.rows.slabs.Load() {
+		for k := range slabRows {
+			if _, m := ix.rows.peek(uint32(i*slabRows + k)); m != nil && m.kids != kids[uint32(i*slabRows+k)] {
+				t.Fatalf("row %d has %d child rows, counted %d", i*slabRows+k, m.kids, kids[uint32(i*slabRows+k)])
+			}
+		}
+	}
+	if detached != ix.detached {
+		t.Fatalf("%d detached rows, counted %d", ix.detached, detached)
 	}
 	if blocks != ix.blocks || names != ix.handles.n || rows != ix.heads.n || rows > ix.rows.inUse {
 		t.Fatalf("%d blocks, %d names, %d rows; counted %d, %d, %d (in use %d)", ix.blocks, ix.handles.n, ix.heads.n, blocks, names, rows, ix.rows.inUse)

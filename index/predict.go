@@ -40,7 +40,7 @@ func (ix *Index) dispatch(t *target, ev *kv.Event, r *Result) {
 // is a chain from its first block on.
 func (ix *Index) predict(t *target, l *lane, hs []kv.Hash, r *Result) {
 	first := t.primary()
-	prev := slot(0)
+	prev := atRoot
 	for i := 0; i < len(hs); {
 		s := ix.find(prev, hs[i])
 		if s == 0 {
@@ -50,7 +50,7 @@ func (ix *Index) predict(t *target, l *lane, hs []kv.Hash, r *Result) {
 				room -= at.pos()
 			}
 			n := 1
-			for n < min(room, len(hs)-i) && ix.head(hs[i+n]) == 0 {
+			for n < min(room, len(hs)-i) && (ix.detached == 0 || ix.head(hs[i+n]) == 0) {
 				n++
 			}
 			s = ix.create(prev, at, hs[i:i+n], single(l.id, inGPU))
@@ -81,7 +81,7 @@ func (ix *Index) predict(t *target, l *lane, hs []kv.Hash, r *Result) {
 }
 
 func (ix *Index) unpredict(l *lane, hs []kv.Hash, r *Result) {
-	prev := slot(0)
+	prev := atRoot
 	for _, h := range hs {
 		s := ix.find(prev, h)
 		// The row may go with its last block, but only when nobody needs it:

@@ -26,6 +26,9 @@ func (s slot) row() uint32        { return uint32(s) / rowSlots }
 func (s slot) pos() int           { return int(s % rowSlots) }
 func slotAt(r uint32, p int) slot { return slot(r*rowSlots + uint32(p)) }
 
+// atRoot stands for the slot of the parent of a first block.
+const atRoot slot = 1
+
 // A slab is 1,024 rows: no pointers, so the collector never looks inside.
 type slab struct {
 	hash   [slabSlots]kv.Hash   // of slots below fill; written before fill says so
@@ -40,6 +43,10 @@ type row struct {
 	used atomic.Uint32 // how often the clock hand passes by before it takes the row
 
 	// the writer's
+	up    slot   // parent of the first block: atRoot, or a slot of row upGen; 0: in no row
+	upGen uint32 // gen of up's row; another one is there now if they differ
+	gen   uint32 // names this use of the row
+	kids  uint32 // rows attached to this one by up
 	depth uint32 // of the first block in its chain, from 0
 	live  uint16 // slots with holders
 	named uint16 // slots with a handle in the table of handles
@@ -239,4 +246,4 @@ func (m *rows) allocDetail() uint32 {
 }
 
 // rowBytes is what a row takes.
-const rowBytes = 2*8*rowSlots + 24
+const rowBytes = 2*8*rowSlots + 40

@@ -21,7 +21,8 @@ import (
 //	P  pages of a lane: lane, then pages, parents first: each the number of the
 //	   parent (0: none, 1: the first page of the lane), path and chunk before (8
 //	   bytes each), handle, copies for each tier, tokens, number of extras, extras
-//	R  rows: each depth, n, n hashes, then of each slot its holders
+//	R  rows: each depth<<1 | it begins at the root, n, n hashes, then of each slot
+//	   its holders
 //	E  how many lanes, names, pages and rows there are
 //
 // Holders of a slot are one more than their number, then each (lane, planes,
@@ -159,7 +160,11 @@ func (s *snapshotWriter) row(row uint32) {
 		return
 	}
 	fill, from, any := int(m.fill.Load()), len(s.b), false
-	s.u(uint64(m.depth))
+	root := uint64(0)
+	if m.up == atRoot {
+		root = 1
+	}
+	s.u(uint64(m.depth)<<1 | root)
 	s.u(uint64(fill))
 	for _, h := range sl.hashes(row)[:fill] {
 		s.u64(uint64(h))

@@ -74,7 +74,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 		ok = ix.storePages(&u, ev, r)
 	} else if ev.Root {
 		ok = true
-		ix.storeRun(&u, 0, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
+		ix.storeRun(&u, atRoot, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
 	} else if p := ix.parent(l, ev.Parent); p != 0 {
 		ok = true
 		sl, _ := ix.rows.at(p.row())
@@ -118,7 +118,7 @@ func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
 }
 
 // storeRun stores the blocks of tokens after the block parent, which is in slot
-// prev (0: at the root).
+// prev (atRoot: it has none).
 func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, unit int, extras []kv.Extra, r *Result) {
 	l := u.l
 	w := l.t.work
@@ -133,12 +133,12 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 		if to < len(hs) && ix.yield() {
 			// Others may have evicted what was just stored: then what follows is
 			// found, or made, by itself.
-			if prev != 0 && !ix.holds(l, prev, hs[to-1]) {
+			if prev.row() != 0 && !ix.holds(l, prev, hs[to-1]) {
 				prev = 0
 			}
 		}
 	}
-	if prev != 0 {
+	if prev.row() != 0 {
 		l.tail = prev
 	}
 	ix.age(l, u.tier, r)
@@ -192,11 +192,25 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 	if len(tags) > 1 {
 		ix.sink = ix.handles.touch(tags)
 	}
-	known := w.known[:0]
+	known, spots := w.known[:0], w.spots[:0]
 	for k, tag := range tags {
-		known = append(known, ix.named(u.handles[from+k], tag))
+		s, b := ix.handles.segment(tag)
+		e := s.e.bucket(b)
+		var at slot
+		spot := noSpot
+		for i := range e {
+			if x := e[i]; uint32(x) == 0 {
+				spot = uint8(i)
+			} else if matches(x, tag) && ix.isNamed(slot(x), u.handles[from+k]) {
+				at = slot(x)
+			}
+		}
+		if at == 0 && e[0]&overflowed != 0 {
+			at = ix.named(u.handles[from+k], tag)
+		}
+		known, spots = append(known, at), append(spots, spot)
 	}
-	w.known = known
+	w.known, w.spots = known, spots
 	l := u.l
 	for i := from; i < to; i++ {
 		h, s := u.handles[i], known[i-from]
@@ -226,7 +240,7 @@ func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at sl
 		room -= at.pos()
 	}
 	room = min(room, len(hs)-i)
-	if room > 2 {
+	if room > 2 && ix.detached > 0 {
 		var tags [rowSlots]uint32
 		for k := range room {
 			tags[k] = tagOf(uint64(hs[i+k]))
@@ -234,7 +248,7 @@ func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at sl
 		ix.sink = ix.heads.touch(tags[1:room])
 	}
 	for n = 1; n < room; n++ {
-		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.head(hs[i+n]) != 0 {
+		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.detached > 0 && ix.head(hs[i+n]) != 0 {
 			break
 		}
 	}
@@ -268,7 +282,7 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			ix.handles.insert(w.tags[i+k], uint32(s)+uint32(k))
+			ix.handles.insertAt(w.tags[i+k], uint32(s)+uint32(k), w.spots[i+k-from])
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}

@@ -119,6 +119,21 @@ func (t *table) insert(tag, ref uint32) {
 	panic("index: a segment overflows") // segFull and maxDirBits exclude it
 }
 
+const noSpot uint8 = bucketSize
+
+// insertAt is insert with a place in tag's own bucket that was free lately.
+func (t *table) insertAt(tag, ref uint32, spot uint8) {
+	if s, b := t.segment(tag); spot < bucketSize && s.n < segFull {
+		if e := &s.e.bucket(b)[spot]; uint32(*e) == 0 {
+			t.put(e, *e&overflowed|uint64(tag)<<32|uint64(ref))
+			s.n++
+			t.n++
+			return
+		}
+	}
+	t.insert(tag, ref)
+}
+
 // delete removes the entry, if it is there.
 func (t *table) delete(tag, ref uint32) bool {
 	s, b := t.segment(tag)

@@ -10,8 +10,9 @@ import (
 type work struct {
 	tags   []uint32 // of the handles of the event, or of the orphan that joins
 	hashes []kv.Hash
-	known  []slot // slots that have names of the batch under way
-	twice  bool   // a handle occurs twice, or is its own parent
+	known  []slot  // slots that have names of the batch under way
+	spots  []uint8 // where these names would go in their buckets, or noSpot
+	twice  bool    // a handle occurs twice, or is its own parent
 	seen   handleSet
 	tagged tagSet
 }

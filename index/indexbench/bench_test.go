@@ -1,0 +1,58 @@
+package indexbench
+
+import (
+	"testing"
+
+	"kvasir/index"
+	"kvasir/kv"
+)
+
+var small = Dynbench{Targets: 16, Seqs: 20, Blocks: 2000, Queries: 8}
+
+func filled(b *testing.B) (*index.Index, *feed) {
+	ix, f := index.New(index.Config{Seed: seed}), &feed{}
+	for t := range small.Targets {
+		f.fill(small, uint64(t))
+		for i := range f.events {
+			ix.Apply(&f.events[i])
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	return ix, f
+}
+
+// BenchmarkMatch is a lookup with warm caches: 8 queries in turn.
+func BenchmarkMatch(b *testing.B) {
+	for _, c := range []string{"hit", "prefix40", "miss"} {
+		b.Run(c, func(b *testing.B) {
+			ix, _ := filled(b)
+			qs := small.queries(c, small.Blocks)
+			over := make([]kv.Overlap, small.Targets)
+			b.ResetTimer()
+			for i := range b.N {
+				ix.Match(&qs[i%len(qs)], over)
+			}
+		})
+	}
+}
+
+// BenchmarkStoreRemove stores and removes the 1,200 unshared blocks of a
+// sequence; the time is for a block of both.
+func BenchmarkStoreRemove(b *testing.B) {
+	ix, f := filled(b)
+	store := f.events[0]
+	at := small.Blocks * 2 / 5
+	remove := kv.Event{Kind: kv.Removed, Target: store.Target}
+	for i := small.Blocks - 1; i >= at; i-- {
+		remove.Handles = append(remove.Handles, store.Handles[i])
+	}
+	store.Parent, store.Root, store.Handles, store.Tokens = store.Handles[at-1], false, store.Handles[at:], store.Tokens[at*blockSize:]
+	b.ResetTimer()
+	from := cpu()
+	for range b.N {
+		ix.Apply(&remove)
+		ix.Apply(&store)
+	}
+	b.ReportMetric(float64((cpu()-from).Nanoseconds())/float64(b.N)/float64(len(store.Handles)), "cpu-ns/block")
+}
