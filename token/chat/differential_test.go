@@ -15,8 +15,9 @@ import (
 )
 
 // The files in testdata were made by running the reference on random input of ours:
-// requests.jsonl.gz with the request models and parse_chat_messages of vLLM 0.32.0, harmony_tools with
-// openai-harmony 0.0.8, tekken_versions with mistral-common 1.13.1. They need nothing but this folder.
+// requests.jsonl.gz with the request models and parse_chat_messages of vLLM 0.32.0, deepseek_v4 with its
+// encoder, harmony_tools with openai-harmony 0.0.8, tekken_versions with mistral-common 1.13.1. They
+// need nothing but this folder.
 func testdata(t testing.TB, name string, f func(d *jinja.Dict)) {
 	t.Helper()
 	for _, line := range lines(t, filepath.Join("testdata", name)) {
@@ -122,6 +123,32 @@ func TestTekkenVersions(t *testing.T) {
 				t.Errorf("v%d for %s\n got %q %v\nwant %q", version, body, p.Text, err, want)
 			}
 		})
+	}
+}
+
+// TestDeepSeekRequests renders random requests for DeepSeek-V4.
+func TestDeepSeekRequests(t *testing.T) {
+	r, err := New(Config{Kind: KindDeepSeekV4, Now: func() time.Time { return frozen }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := 0
+	testdata(t, "deepseek_v4.jsonl.gz", func(d *jinja.Dict) {
+		body := []byte(asJSON(d.Get("body")))
+		p, err := r.Chat(body)
+		var rem *NeedsRemote
+		if errors.As(err, &rem) {
+			return
+		}
+		want, ok := d.Get("out").AsString()
+		if ok != (err == nil) || ok && p.Text != want {
+			t.Errorf("for %s\n got %q %v\nwant %q", body, p.Text, err, want)
+			return
+		}
+		exact++
+	})
+	if exact < 100 {
+		t.Errorf("only %d cases were rendered here", exact)
 	}
 }
 

@@ -41,8 +41,8 @@ func cacheDir() string {
 	if d := os.Getenv("KVASIR_CACHE"); d != "" {
 		return d
 	}
-	d, _ := os.UserCacheDir()
-	return filepath.Join(d, "kvasir")
+	home, _ := os.UserHomeDir()
+	return filepath.Join(home, ".cache", "kvasir")
 }
 
 func lines(t testing.TB, path string) [][]byte {
@@ -203,9 +203,9 @@ func TestFamilies(t *testing.T) {
 			text := familyTemplate(t, dir, family, &src)
 			if text == "" {
 				if os.Getenv("CI") == "true" {
-					t.Fatalf("the template of %s is not there: fetch it as sources.json says into %s", family, cacheDir())
+					t.Fatalf("the template of %s is not there: go run ./token/chat/fetch, or ./token/bpe/fetch", family)
 				}
-				t.Skipf("the template of %s was not fetched", family)
+				t.Skipf("the template of %s is not there: go run ./token/chat/fetch, or ./token/bpe/fetch", family)
 			}
 			tpl, err := jinja.Compile(text)
 			if err != nil {
