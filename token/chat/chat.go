@@ -177,3 +177,14 @@ func (r *Renderer) toolList(req *request) []jinja.Value {
 	}
 	return req.tools
 }
+
+// Messages is for POST /v1/messages, which vLLM converts to a chat request by rules that are not
+// reproduced here: the engine renders it.
+func (r *Renderer) Messages([]byte) (Prompt, error) {
+	return Prompt{}, remote("/v1/messages is converted in the engine's code")
+}
+
+// Responses is for POST /v1/responses; it may refer to earlier responses that only the engine has.
+func (r *Renderer) Responses([]byte) (Prompt, error) {
+	return Prompt{}, remote("/v1/responses is converted in the engine's code")
+}
