@@ -73,6 +73,17 @@ func ticks(a, b float64) (out []float64) {
 	return out
 }
 
+// label writes a number shortly: 25000 is 25k.
+func label(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1e6:
+		return fmt.Sprintf("%.4gM", v/1e6)
+	case a >= 1e4:
+		return fmt.Sprintf("%.4gk", v/1e3)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
 func logTicks(a, b float64) (out []float64) {
 	for e := math.Floor(math.Log10(a)); e <= math.Ceil(math.Log10(b)); e++ {
 		if v := math.Pow(10, e); v >= a*0.999 && v <= b*1.001 {
@@ -90,12 +101,12 @@ func (p *plot) svg() template.HTML {
 		xs = logTicks(p.x0, p.x1)
 	}
 	for _, x := range xs {
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%.4g</text>`,
-			p.px(x), p.px(x), top, plotH-foot, p.px(x), plotH-foot+15, x)
+		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="tick" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`,
+			p.px(x), p.px(x), top, plotH-foot, p.px(x), plotH-foot+15, label(x))
 	}
 	for _, y := range ticks(p.y0, p.y1) {
-		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="tick" x="%.1f" y="%.1f" text-anchor="end">%.4g</text>`,
-			left, plotW-right, p.py(y), p.py(y), left-6, p.py(y)+4, y)
+		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="tick" x="%.1f" y="%.1f" text-anchor="end">%s</text>`,
+			left, plotW-right, p.py(y), p.py(y), left-6, p.py(y)+4, label(y))
 	}
 	fmt.Fprintf(&b, `<text class="axis" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, (left+plotW-right)/2, plotH-6, template.HTMLEscapeString(p.xName))
 	fmt.Fprintf(&b, `<text class="axis" transform="translate(13 %.1f) rotate(-90)" text-anchor="middle">%s</text>`, (top+plotH-foot)/2, template.HTMLEscapeString(p.yName))
@@ -166,6 +177,9 @@ func balance(rows []row) template.HTML {
 	return p.svg()
 }
 
+// loadPoints is how many points a line of load has at most.
+const loadPoints = 80
+
 // loads draws each replica's load over time.
 func loads(c *sim.Curves) template.HTML {
 	n := 0
@@ -173,9 +187,15 @@ func loads(c *sim.Curves) template.HTML {
 		n = max(n, len(l))
 	}
 	p := newPlot("time, s", "decoding blocks", 0, c.Step*float64(max(n-1, 1)), 0, 1)
+	every := max((n+loadPoints-1)/loadPoints, 1) // too many points are a thicket
 	for i, l := range c.Load {
 		var pts [][2]float64
-		for j, v := range l {
+		for j := 0; j < len(l); j += every {
+			sum, k := 0., 0
+			for ; k < every && j+k < len(l); k++ {
+				sum += l[j+k]
+			}
+			v := sum / float64(k)
 			pts = append(pts, [2]float64{c.Step * float64(j), v})
 			p.y1 = max(p.y1, v)
 		}

@@ -85,7 +85,11 @@ func split(runs []sim.Result) []group {
 			g.Rows[i].Color = template.CSS(color(i, len(g.Rows)))
 		}
 		g.Rows[0].Best = true
-		g.Note = fmt.Sprintf("%d tokens of KV cache per replica; means over %d seed(s)", k.kv, g.Rows[0].Seeds)
+		seeds := 0
+		for _, y := range g.Rows {
+			seeds = max(seeds, y.Seeds)
+		}
+		g.Note = fmt.Sprintf("%d tokens of KV cache per replica; means over %d seed(s)", k.kv, seeds)
 		out = append(out, g)
 	}
 	return out
@@ -160,8 +164,11 @@ func scale(groups []group) template.HTML {
 }
 
 func ms(s float64) string {
-	if s < 10 {
+	switch {
+	case s < 1:
 		return fmt.Sprintf("%.0f ms", 1e3*s)
+	case s < 10:
+		return fmt.Sprintf("%.2f s", s)
 	}
 	return fmt.Sprintf("%.1f s", s)
 }

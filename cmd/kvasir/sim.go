@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -90,7 +91,11 @@ func (c simCmd) Run(ctx context.Context) error {
 			}
 		}
 	}
-	return c.print(rep, strings.Join(inputs, ", "))
+	names := make([]string, len(inputs))
+	for i, in := range inputs {
+		names[i] = filepath.Base(in)
+	}
+	return c.print(rep, "Policies on "+strings.Join(names, ", "))
 }
 
 // play simulates one input on one fleet.
