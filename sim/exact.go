@@ -25,6 +25,8 @@ type exact struct {
 	scores  []float64
 	outSum  float64
 	outN    int
+	rho     float64 // booked prefill seconds per replica second, 60 s average
+	rhoAt   float64
 }
 
 // An account is what one replica owes.

@@ -130,11 +130,41 @@ func twins() []twin {
 		marginTwin("marg 2/.3/.3", 2, .3, .3, 0),
 		marginTwin("marg 1/.3/0", 1, .3, 0, 0),
 		marginTwin("marg 1/1/1", 1, 1, 1, 0),
+		{name: "marg kdyn/.3/0", predict: true, book: true, pick: func(x *exact, q *request, now float64) int {
+			// The price of congestion follows the share of time that is booked.
+			x.rho *= math.Exp(-(now - x.rhoAt) / 60)
+			x.rhoAt = now
+			kappa := min(8, x.rho/max(.1, 1-x.rho))
+			p, e := &x.profile, x.expected()
+			r := x.argmin(func(r int) float64 {
+				a := &x.reps[r]
+				return x.wait(r, now) + x.ownPrefill(r, q)*(1+kappa) + .3*e*(p.CKV*float64(a.prompt)+p.CD*float64(a.requests))
+			})
+			x.rho += x.ownPrefill(r, q) / (60 * float64(len(x.reps)))
+			return r
+		}},
 		{name: "POOL", pool: true, predict: true, pick: func(x *exact, q *request, now float64) int {
 			return x.argmin(func(r int) float64 { return x.truth(r, now) + x.ownPrefill(r, q) })
 		}},
 	}
 	return list
+}
+
+// rate is the share of q's tokens in n matched blocks.
+func (x *exact) rate(n int, q *request) float64 {
+	return float64(n*x.size) / float64(q.Prompt)
+}
+
+// choice draws one of the replicas that hold n leading blocks, also if there is
+// only one.
+func (x *exact) choice(n int) int {
+	x.tied = x.tied[:0]
+	for r, m := range x.m {
+		if m == n {
+			x.tied = append(x.tied, r)
+		}
+	}
+	return x.tied[x.intn(len(x.tied))]
 }
 
 func prefixHash(k int) twin {
@@ -198,9 +228,9 @@ func sglang(name string, threshold float64, abs int, rel float64, randomMatch bo
 			}
 		}
 		balanced := !(high-low > abs && float64(high) > rel*float64(low))
-		if balanced && len(q.blocks()) > 0 && float64(best)/float64(len(q.blocks())) > threshold {
+		if balanced && x.rate(best, q) > threshold {
 			if randomMatch {
-				return x.argmin(func(r int) float64 { return -float64(x.m[r]) })
+				return x.choice(best)
 			}
 			return at
 		}
@@ -216,16 +246,16 @@ func ray(name string, imbalance float64) twin {
 			low, high = min(low, n), max(high, n)
 			best = max(best, x.m[r])
 		}
-		n := len(x.reps)
-		i, j := x.intn(n), x.intn(n)
 		if float64(high-low) > imbalance {
+			n := len(x.reps)
+			i, j := x.intn(n), x.intn(n)
 			if x.reps[j].requests < x.reps[i].requests {
 				return j
 			}
 			return i
 		}
-		if len(q.blocks()) > 0 && float64(best)/float64(len(q.blocks())) >= .1 {
-			return x.argmin(func(r int) float64 { return -float64(x.m[r]) })
+		if x.rate(best, q) >= .1 {
+			return x.choice(best)
 		}
 		return x.argmin(func(r int) float64 { return float64(x.engines[r].Held()) })
 	}}
