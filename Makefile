@@ -7,7 +7,7 @@ PKGS     = ./...
 
 test: ## all tests that need only Go
 	$(GO) vet $(PKGS)
-	$(GO) test -timeout 5m $(PKGS)
+	$(GO) test -timeout 10m $(PKGS)
 
 race: ## the same under the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(PKGS)
@@ -25,6 +25,19 @@ bench: ## benchmarks beside their baselines
 
 interop: ## real vLLM, real clients, real libzmq; needs Python 3.11, npm and a package registry
 	bash interop/run
+
+bench-rivals: ## Dynamo's index on the same workload (Rust, from crates.io), and ours; needs cargo and ../shared/bench
+	sh .ci/rivals ../shared/bench/src/rust/dynbench
+
+fixtures: ## tokenizer files and chat templates that tests read and that can't be vendored; cached by sum
+	$(GO) run ./token/bpe/fetch
+	$(GO) run ./token/chat/fetch
+
+experiments: ## docs/experiments.md and .html from the current code; needs the workloads of ../shared
+	$(GO) run ./experiments -cells ../shared/cells -traces ../shared/traces -out docs
+
+bench-real: ## side by side with other routers on two real vLLM engines; needs ../shared/bench, Python and an idle machine
+	bash interop/real/run ../shared/bench/src/real
 
 demo: ## what a newcomer sees
 	$(GO) run ./cmd/kvasir demo

@@ -60,8 +60,9 @@ type Template struct {
 	Kwargs               map[string]any `yaml:"default_kwargs"` // --default-chat-template-kwargs
 	TrustRequest         bool           `yaml:"trust_request"`  // --trust-request-chat-template
 	ExcludeToolsWhenNone bool           `yaml:"exclude_tools_when_none"`
-	TokenizerMode        string         `yaml:"tokenizer_mode"` // --tokenizer-mode
-	Zone                 string         `yaml:"zone"`           // time zone of the engines, for prompts with a date; "" is ours
+	TokenizerMode        string         `yaml:"tokenizer_mode"`         // --tokenizer-mode
+	HarmonyRecipientLast bool           `yaml:"harmony_recipient_last"` // gpt-oss: engines with oss-harmony 0.0.10 or later
+	Zone                 string         `yaml:"zone"`                   // time zone of the engines, for prompts with a date; "" is ours
 }
 
 // An Engine is one replica. URL alone is enough for engines that tell where

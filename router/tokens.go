@@ -125,6 +125,7 @@ func newRenderer(cfg chat.Config, err error, t config.Template) (*chat.Renderer,
 	}
 	cfg.Now = func() time.Time { return time.Now().In(zone) }
 	cfg.Format, cfg.TrustRequestTemplate, cfg.ExcludeToolsWhenNone = t.Format, t.TrustRequest, t.ExcludeToolsWhenNone
+	cfg.HarmonyRecipientLast = t.HarmonyRecipientLast
 	if len(t.Kwargs) > 0 {
 		b, err := json.Marshal(t.Kwargs)
 		if err != nil {
