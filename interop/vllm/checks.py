@@ -26,7 +26,7 @@ ORDER = [
     truth.conversations, truth.receipts, truth.history, truth.elsewhere, truth.eviction, truth.reset,
     *wire.PAIRS, wire.tapped, wire.curl, wire.client, wire.kinds, wire.refusals, wire.others,
     faults.leave_stream, faults.leave_whole,
-    faults.kill, faults.after_kill, faults.graceful, faults.hang, faults.after_term,
+    faults.silent, faults.kill, faults.after_kill, faults.graceful, faults.teardown, faults.hang, faults.after_term,
     mixed.concurrent_, mixed.reset, mixed.stop, mixed.kill,
     faults.drain,
 ]
@@ -41,7 +41,7 @@ class World:
     def __init__(self, binary, venv, model, run):
         self.binary, self.run = binary, run
         self.a = fleet.Engine(venv, model, run, blocks=96)
-        self.b = fleet.Engine(venv, model, run, blocks=96, extra=["--shutdown-timeout", "20"])
+        self.b = fleet.Engine(venv, model, run, blocks=96, extra=["--shutdown-timeout", "60"])
         self.engines = [self.a, self.b]
         self.router = fleet.Router(binary, self.engines, run, "proxy:\n  tokens: 10s\n")
         self.observers, self.restarts, self.others = [], [], []
@@ -71,6 +71,7 @@ class World:
         self.join_restarts()
 
     def restart_later(self, engine):
+        engine.stop(signal.SIGKILL)  # if a check failed before it could
         engine.start()
         self.restarts.append(engine)
 
