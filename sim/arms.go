@@ -35,6 +35,8 @@ var presets = []struct {
 	{"sglang_cache_aware:library", func(c *policy.Config, _ model.Profile) {
 		c.SGLang.CacheThreshold, c.SGLang.BalanceAbs, c.SGLang.BalanceRel, c.SGLang.RandomTies = .5, 32, 1.1, true
 	}},
+	{"lmetric:predicted", func(c *policy.Config, _ model.Profile) { c.LMetric.Predicted = true }},
+	{"ray_prefix:threshold10", func(c *policy.Config, _ model.Profile) { c.RayPrefix.Imbalance = 10 }},
 	{"least_load:tokens", func(c *policy.Config, _ model.Profile) { c.LeastLoad.By = "tokens" }},
 	// The engine's constants are given, not learned: what the reference knows.
 	{"marginal:known", func(c *policy.Config, p model.Profile) { known(c, p) }},

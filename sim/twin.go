@@ -117,10 +117,11 @@ func twins() []twin {
 		dynamoTwin("dynamo_tie_low", 1, 0, 1, 0, true),
 		timeTwin("time W+p", 0), timeTwin("time k1", 1),
 		{name: "time static", predict: true, book: true, pick: func(x *exact, q *request, _ float64) int {
+			// The backlog is not aged by the clock, and priced without decodes.
 			return x.argmin(func(r int) float64 {
 				sum := 0.0
 				for _, o := range x.reps[r].out {
-					sum += o.booked
+					sum += x.profile.Prefill(o.est, o.match*x.size, 0, 0)
 				}
 				return sum + x.ownPrefill(r, q)
 			})
