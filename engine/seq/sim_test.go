@@ -144,7 +144,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 func (s *sim) boot() {
 	s.proc++
 	s.alive = true
-	s.started = float64(s.now.Unix())
+	s.started = float64(s.now.UnixNano()) / 1e9
 	s.next, s.batches, s.held = 0, nil, map[byte]int{}
 	s.history[s.proc] = nil
 	if s.rng.IntN(4) == 0 { // on another machine, with another clock
@@ -405,7 +405,7 @@ func (s *sim) play() {
 			s.logf("process %d dies", s.proc)
 			s.alive = false
 			s.cut()
-			s.after(2*time.Second, func() {
+			s.at(s.now.Add(600*time.Millisecond+time.Duration(s.rng.Int64N(2e9))), func() {
 				if !s.alive {
 					s.boot()
 				}
@@ -427,10 +427,7 @@ func (s *sim) play() {
 	}
 	s.quiet = true
 	s.logf("quiet")
-	if !s.alive {
-		s.boot()
-	}
-	s.run(s.now.Add(10 * time.Second))
+	s.run(s.now.Add(10 * time.Second)) // long enough for a process that was about to start
 	s.connect()
 	n := s.rng.IntN(3)
 	if !s.replay {

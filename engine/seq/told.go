@@ -73,8 +73,9 @@ func (m *Machine) Process(start float64, now time.Time) {
 }
 
 // sameProcess is how far two readings of one start time may differ, in seconds:
-// processes behind one port start together, restarts take longer.
-const sameProcess = 2
+// some exporters compute it anew from the machine's uptime. No engine is back
+// sooner than that.
+const sameProcess = 0.5
 
 // Refill forgets what is known and fills it again, by replay where there is one.
 func (m *Machine) Refill(why string, now time.Time) {
