@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -350,23 +351,42 @@ func TestOtherPaths(t *testing.T) {
 	}
 }
 
-// Work is booked for paths that we know nothing of.
+// Work is booked for paths that we know nothing of, by the size of the body; next to
+// none for those that don't run the model.
 func TestUnknownPathsAreLoad(t *testing.T) {
+	body := `{"model":"m","x":"` + strings.Repeat("y", 4000) + `"}`
+	for path, tokens := range map[string]int{"/v1/foo": len(body) / 4, "/tokenize": 1, "/v1/chat/completions/render": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{})
+			defer w.close()
+			w.engine("a:80")
+			w.serve("a:80", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				time.Sleep(time.Minute)
+			}))
+			done := make(chan bool)
+			go func() { w.do("POST", path, body); close(done) }()
+			synctest.Wait()
+			if l := w.sched.Load(0, time.Now()); l.Requests != 1 || l.Prefill != tokens {
+				t.Errorf("%s: %d requests, %d tokens booked; want 1, %d", path, l.Requests, l.Prefill, tokens)
+			}
+			<-done
+			w.idle()
+		})
+	}
+}
+
+// A writer that some wrapper has robbed of its Flush still gets every byte.
+func TestWriterWithoutFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		defer w.close()
 		w.engine("a:80")
-		w.serve("a:80", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			time.Sleep(time.Minute)
-		}))
-		done := make(chan bool)
-		go func() { w.do("POST", "/v1/foo", `{"model":"m"}`); close(done) }()
-		synctest.Wait()
-		if l := w.sched.Load(0, time.Now()); l.Requests != 1 {
-			t.Errorf("%d requests booked, want 1", l.Requests)
+		w.serve("a:80", stream(chatRole, chatA, chatB, chatDone))
+		rec := httptest.NewRecorder()
+		w.proxy.ServeHTTP(struct{ http.ResponseWriter }{rec}, httptest.NewRequest("POST", chatPath, strings.NewReader(chatStream)))
+		if got := rec.Body.String(); got != chatRole+chatA+chatB+chatDone || w.outcomes() != "a:completed" {
+			t.Errorf("%q, %s", got, w.outcomes())
 		}
-		<-done
-		w.idle()
 	})
 }

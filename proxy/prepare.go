@@ -102,7 +102,9 @@ func anyModel(snap *fleet.Snapshot) string {
 
 // prepare fills in what the scheduler may know of the request.
 func (c *call) prepare() {
-	c.route.Bytes = len(c.body.b)
+	if c.rt.generate || c.rt.endpoint == Passed { // to tokenize or render is no work for the model
+		c.route.Bytes = len(c.body.b)
+	}
 	c.route.MaxOutput = c.f.output
 	c.route.Session = c.f.session
 	if id := c.r.Header.Get("X-Session-Id"); id != "" {

@@ -7,9 +7,9 @@
 //	ServeHTTP   path and method (paths.go), drain (drain.go)
 //	readBody    once, bounded (body.go)
 //	readFields  model, stream, session: in place, without decoding (request.go, scan.go)
-//	prepare     token ids, if they can be had in time (prepare.go)
+//	prepare     token ids, if they can be had in time (prepare.go); askUsage (usage.go)
 //	serve       Route, try, and again elsewhere as long as the client has nothing (call.go)
-//	attempt     one engine: send, hold back, forward, watch (attempt.go, relay.go)
+//	attempt     one engine: send, hold back, forward, watch (attempt.go, relay.go, stream.go)
 //	watcher     what the answer says, read on the side (watch.go, sse.go, answer.go)
 package proxy
 

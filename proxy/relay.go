@@ -169,7 +169,7 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 	}
 	a.start()
 	if a.resp.ContentLength < 0 {
-		c.out.Flush() // the headers, for there may be nothing for long
+		c.flush() // the headers, for there may be nothing for long
 	}
 	err := a.writeRaw(c.held)
 	c.held = c.held[:0]
@@ -225,9 +225,7 @@ func (a *attempt) write(p []byte) error {
 	a.writing.Store(true)
 	_, err := a.c.w.Write(p)
 	if err == nil {
-		if err = a.c.out.Flush(); errors.Is(err, http.ErrNotSupported) {
-			err = nil // some wrapper around w can't: that's not the client's fault
-		}
+		err = a.c.flush()
 	}
 	a.writing.Store(false)
 	return err
@@ -245,6 +243,14 @@ func (a *attempt) writeRaw(p []byte) error {
 	_, err := a.c.w.Write(p)
 	a.writing.Store(false)
 	return err
+}
+
+// flush sends what net/http has in its buffers.
+func (c *call) flush() error {
+	if err := c.out.Flush(); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil // some wrapper around w can't: that's not the client's fault
 }
 
 // start sends status and headers, to be followed by the body.

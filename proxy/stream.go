@@ -104,7 +104,7 @@ func (a *attempt) sendHeld() error {
 		c.start()
 	case !a.watch.events.between():
 		c.stage = preamble
-		return c.out.Flush() // the start of an event: wait for the rest of it
+		return c.flush() // the start of an event: wait for the rest of it
 	default:
 		c.stage = preamble
 	}
@@ -179,5 +179,5 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 // number of events before it.
 func (c *call) endStream(e problem, seq int) {
 	c.w.Write(e.event(c.dialect, seq)) // an error here means that the client has gone
-	c.out.Flush()
+	c.flush()
 }
