@@ -286,6 +286,14 @@ func TestPortsLie(t *testing.T) {
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, zero.held)
 		rt.want(t, 1, kv.Exact, one.held)
+		one.stop()
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+		rt.want(t, 1, kv.Stale, one.held)
+		one.start(t)
+		settle(10 * time.Second)
+		rt.want(t, 0, kv.Exact, zero.held)
+		rt.want(t, 1, kv.Exact, nil)
 	})
 }
 

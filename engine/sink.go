@@ -40,6 +40,12 @@ func (s *stream) target(rank int) kv.Target {
 	if rank == wire.NoRank {
 		rank = s.rank
 	}
+	if !s.spoken {
+		s.spoken = true
+		if rank != s.rank { // what we took its port for belongs to another stream
+			clear(s.targets)
+		}
+	}
 	if t, ok := s.targets[rank]; ok {
 		return t
 	}
@@ -88,7 +94,7 @@ func (s *stream) Forget(why string) {
 // known returns the targets that this publisher has spoken for; before the first
 // batch, the one that it will probably speak for.
 func (s *stream) known() map[int]kv.Target {
-	if len(s.targets) == 0 {
+	if len(s.targets) == 0 && !s.spoken {
 		if t := s.lookUp(s.rank); t != kv.NoTarget {
 			s.targets[s.rank] = t
 		}

@@ -28,6 +28,7 @@ type stream struct {
 	machine *seq.Machine
 	decoder wire.Decoder
 	targets map[int]kv.Target  // of the ranks that this publisher has spoken for
+	spoken  bool               // a batch has said of which rank it is
 	refused int                // the last rank that had no target
 	lower   bool               // blocks of a lower tier are known
 	replies *replies           // of the running replay, nil if none runs
