@@ -18,7 +18,7 @@ def free_port():
     """A port below the range that the system gives to outgoing connections: it must
     still be free when an engine that was killed comes back to it."""
     while True:
-        port = random.randrange(18000, 32000)
+        port = random.randrange(20000, 32000)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
@@ -86,11 +86,12 @@ class Process:
 class Engine(Process):
     """One vLLM. Its ports stay the same over restarts."""
 
-    def __init__(self, venv, model, run, blocks=48, block_size=32, max_len=1024, extra=()):
+    def __init__(self, venv, model, run, blocks=48, block_size=32, max_len=1024, extra=(), prefix=()):
         self.port, self.events, self.replay = free_port(), free_port(), free_port()
         super().__init__(run / f"engine-{self.port}.log")
         self.venv, self.model, self.run = pathlib.Path(venv), pathlib.Path(model), run
         self.blocks, self.block_size, self.max_len, self.extra = blocks, block_size, max_len, list(extra)
+        self.prefix = list(prefix)  # of the command, such as taskset
         self.url = f"http://127.0.0.1:{self.port}"
 
     def start(self):
@@ -105,7 +106,7 @@ class Engine(Process):
         events = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://[::ffff:127.0.0.1]:{self.events}",
                   "replay_endpoint": f"tcp://127.0.0.1:{self.replay}", "topic": "kv-events"}
         self.spawn([
-            self.venv / "bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", self.model.name, "--served-model-name", "tiny-qwen3",
+            *self.prefix, self.venv / "bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", self.model.name, "--served-model-name", "tiny-qwen3",
             "--load-format", "dummy", "--host", "127.0.0.1", "--port", str(self.port), "--dtype", "bfloat16", "--enforce-eager",
             "--max-model-len", str(self.max_len), "--block-size", str(self.block_size), "--num-gpu-blocks-override", str(self.blocks),
             "--max-num-seqs", "8", "--enable-prefix-caching", "--enable-prompt-tokens-details", "--enable-scale-out",
