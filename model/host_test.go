@@ -15,9 +15,8 @@ func TestHostLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lives := map[uint64]life{}
 	host := map[uint64]int{}
-	lives = play(t, e, []arrival{
+	lives := play(t, e, []arrival{
 		{0, Request{ID: 1, Prompt: 100, Output: 1, Blocks: ids(0, 6)}},
 		{1, Request{ID: 2, Prompt: 150, Output: 1, Blocks: ids(50, 9)}}, // takes every block
 		{2, Request{ID: 3, Prompt: 100, Output: 1, Blocks: ids(0, 6)}},  // 6 blocks from the host
