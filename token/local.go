@@ -69,6 +69,12 @@ func NewModel(tok *bpe.Tokenizer, renderer *chat.Renderer, noChat string, maxLen
 	return m
 }
 
+// Tokenizer returns the model's tokenizer.
+func (m *Model) Tokenizer() *bpe.Tokenizer { return m.tok }
+
+// Renderer returns what renders the model's chats, or nil: see NoChat.
+func (m *Model) Renderer() *chat.Renderer { return m.chat }
+
 // NoChat says why chats are not rendered here, "" if they are.
 func (m *Model) NoChat() string { return m.noChat }
 

@@ -17,6 +17,7 @@ import (
 type benchCmd struct {
 	Index  benchIndexCmd  `cmd:"" help:"Lookups, stores, removals and memory of the prefix index."`
 	Events benchEventsCmd `cmd:"" help:"KV events from the wire to the index."`
+	Tokens benchTokensCmd `cmd:"" help:"Requests to token ids and blocks, for a model's files."`
 }
 
 type benchIndexCmd struct {
