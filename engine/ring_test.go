@@ -102,8 +102,8 @@ func TestBlocked(t *testing.T) {
 			t.Errorf("the publisher had to drop %d: the socket was not drained", d)
 		}
 		settle(30 * time.Second)
-		if s := r.Stats(); s[0].Dropped == 0 && heap()-before > 64<<20 {
-			t.Errorf("%+v", s)
+		if now := heap(); now > before+64<<20 { // the engine's own buffer is a part of it
+			t.Errorf("%d MB more while the index stands still", (now-before)>>20)
 		}
 		rt.mu.Lock()
 		close(rt.block)
