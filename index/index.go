@@ -70,7 +70,7 @@ func New(c Config) *Index {
 		panic(err)
 	}
 	ix := &Index{
-		cfg: c.withDefaults(), ahead: 64,
+		cfg: c.withDefaults(), ahead: maxAhead,
 		secret:  uint64(c.Seed.Root(kv.Key{Salt: "names of blocks"}, 0)),
 		byAlias: map[laneHandle]slot{}, aliasOf: map[laneSlot]kv.Handle{}, copies: map[uint64]int32{},
 		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},

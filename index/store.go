@@ -192,28 +192,18 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 	if len(tags) > 1 {
 		ix.sink = ix.handles.touch(tags)
 	}
-	known, spots := w.known[:0], w.spots[:0]
-	for k, tag := range tags {
-		s, b := ix.handles.segment(tag)
-		e := s.e.bucket(b)
-		var at slot
-		spot := noSpot
-		for i := range e {
-			if x := e[i]; uint32(x) == 0 {
-				spot = uint8(i)
-			} else if matches(x, tag) && ix.isNamed(slot(x), u.handles[from+k]) {
-				at = slot(x)
-			}
-		}
-		if at == 0 && e[0]&overflowed != 0 {
-			at = ix.named(u.handles[from+k], tag)
-		}
-		known, spots = append(known, at), append(spots, spot)
-	}
-	w.known, w.spots = known, spots
+	maybe := ix.handles.lookup(tags, &w.spots)
 	l := u.l
+	if maybe == 0 && l.names == 0 {
+		clear(w.known[:])
+		return
+	}
 	for i := from; i < to; i++ {
-		h, s := u.handles[i], known[i-from]
+		h, s := u.handles[i], slot(0)
+		if maybe>>(i-from)&1 == 1 {
+			s = ix.named(h, tags[i-from])
+		}
+		w.known[i-from] = s
 		if s == 0 && l.names == 0 || u.live != nil && !u.live[i] {
 			continue
 		}
@@ -282,7 +272,7 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			ix.handles.insertAt(w.tags[i+k], uint32(s)+uint32(k), w.spots[i+k-from])
+			ix.handles.insertAt(w.tags[i+k], uint32(s)+uint32(k), int(w.spots[i+k-from]))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}

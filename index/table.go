@@ -73,6 +73,48 @@ func (e *entries) bucket(b uint32) *[bucketSize]uint64 {
 // matches says that entry e has the given tag, and is in use.
 func matches(e uint64, tag uint32) bool { return uint32(e>>32)&tagMask == tag && uint32(e) != 0 }
 
+// scan looks through a bucket for tag and for a free entry (noSpot: there is
+// none), without branches that depend on what is in it. A hit may be of an empty
+// entry, so the caller looks again. Not inlined: within a large function its
+// variables would live on the stack.
+//
+//go:noinline
+func scan(e *[bucketSize]uint64, tag uint32) (hit bool, spot int) {
+	want := uint64(tag) << 32
+	x0, x1, x2, x3, x4, x5, x6, x7 := e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7]
+	spot = noSpot
+	if uint32(x0) == 0 {
+		spot = 0
+	}
+	if uint32(x1) == 0 {
+		spot = 1
+	}
+	if uint32(x2) == 0 {
+		spot = 2
+	}
+	if uint32(x3) == 0 {
+		spot = 3
+	}
+	if uint32(x4) == 0 {
+		spot = 4
+	}
+	if uint32(x5) == 0 {
+		spot = 5
+	}
+	if uint32(x6) == 0 {
+		spot = 6
+	}
+	if uint32(x7) == 0 {
+		spot = 7
+	}
+	// The top bit of a term is set if the tags are equal.
+	any := ((x0^want)<<1>>33 - 1) | ((x1^want)<<1>>33 - 1) | ((x2^want)<<1>>33 - 1) | ((x3^want)<<1>>33 - 1) |
+		((x4^want)<<1>>33 - 1) | ((x5^want)<<1>>33 - 1) | ((x6^want)<<1>>33 - 1) | ((x7^want)<<1>>33 - 1)
+	return int64(any) < 0, spot
+}
+
+const noSpot = bucketSize
+
 // touch loads the buckets of tags that are about to be looked up, so that their
 // cache misses overlap. It returns something that depends on them.
 func (t *table) touch(tags []uint32) (x uint64) {
@@ -82,6 +124,22 @@ func (t *table) touch(tags []uint32) (x uint64) {
 		x |= d[uint64(tag)*n>>keyBits].Load().e[tag%segBuckets*bucketSize]
 	}
 	return x
+}
+
+// lookup looks up at most 64 tags at once: spots has for each a free place in
+// its bucket, and the bits of maybe say which of them may be in the table.
+func (t *table) lookup(tags []uint32, spots *[64]uint8) (maybe uint64) {
+	d := *t.dir.Load()
+	n := uint64(len(d))
+	for k, tag := range tags {
+		e := d[uint64(tag)*n>>keyBits].Load().e.bucket(tag % segBuckets * bucketSize)
+		hit, spot := scan(e, tag)
+		spots[k%64] = uint8(spot)
+		if hit || e[0]&overflowed != 0 {
+			maybe |= 1 << (k % 64)
+		}
+	}
+	return maybe
 }
 
 // put changes an entry.
@@ -119,10 +177,8 @@ func (t *table) insert(tag, ref uint32) {
 	panic("index: a segment overflows") // segFull and maxDirBits exclude it
 }
 
-const noSpot uint8 = bucketSize
-
 // insertAt is insert with a place in tag's own bucket that was free lately.
-func (t *table) insertAt(tag, ref uint32, spot uint8) {
+func (t *table) insertAt(tag, ref uint32, spot int) {
 	if s, b := t.segment(tag); spot < bucketSize && s.n < segFull {
 		if e := &s.e.bucket(b)[spot]; uint32(*e) == 0 {
 			t.put(e, *e&overflowed|uint64(tag)<<32|uint64(ref))

@@ -6,13 +6,17 @@ import (
 	"kvasir/kv"
 )
 
+// maxAhead is how many lookups of names are under way at once: as many as a word
+// has bits.
+const maxAhead = 64
+
 // A work is the scratch memory of one engine's event.
 type work struct {
 	tags   []uint32 // of the handles of the event, or of the orphan that joins
 	hashes []kv.Hash
-	known  []slot  // slots that have names of the batch under way
-	spots  []uint8 // where these names would go in their buckets, or noSpot
-	twice  bool    // a handle occurs twice, or is its own parent
+	known  [maxAhead]slot  // slots that have names of the batch under way
+	spots  [maxAhead]uint8 // where these names would go in their buckets, or noSpot
+	twice  bool            // a handle occurs twice, or is its own parent
 	seen   handleSet
 	tagged tagSet
 }
