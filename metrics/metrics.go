@@ -176,6 +176,7 @@ func (c *collector) door(out sink) {
 	out.histogram(firstToken, s.FirstToken)
 	out.histogram(overhead, s.Overhead)
 	out.histogram(tokenWait, s.Tokens)
+	out.histogram(decision, s.Decision)
 }
 
 func (c *collector) tokens(out sink) {

@@ -124,7 +124,9 @@ func (c *call) serve() {
 			c.p.stats.overhead.observe(time.Since(c.arrived))
 			c.header = c.upstreamHeader()
 		}
-		c.why = c.try(d, time.Since(began))
+		took := time.Since(began)
+		c.p.stats.decision.observe(took)
+		c.why = c.try(d, took)
 		if c.why == None {
 			return
 		}

@@ -10,6 +10,8 @@ type Config struct {
 	// MaxBody bounds a request's body, in bytes. More is answered 413.
 	MaxBody int64 `yaml:"max_body"`
 
+	// Body bounds the time in which a request's body must have come.
+	Body time.Duration `yaml:"body"`
 	// Dial bounds the connecting to an engine.
 	Dial time.Duration `yaml:"dial"`
 	// FirstToken bounds the wait of a streaming request, from its dispatch to the
@@ -70,6 +72,7 @@ func Default() Config {
 	return Config{
 		MaxBody: 32 << 20,
 
+		Body:       2 * time.Minute,
 		Dial:       2 * time.Second,
 		FirstToken: 10 * time.Minute,
 		Answer:     30 * time.Minute,
@@ -99,6 +102,7 @@ func (c *Config) Validate() error {
 		lo, hi time.Duration
 	}
 	for _, b := range []bound{
+		{"body", c.Body, 10 * time.Millisecond, time.Hour},
 		{"dial", c.Dial, time.Millisecond, time.Minute},
 		{"first_token", c.FirstToken, 10 * time.Millisecond, 24 * time.Hour},
 		{"answer", c.Answer, 10 * time.Millisecond, 24 * time.Hour},

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,6 +175,10 @@ func (p *Proxy) badBody(w http.ResponseWriter, r *http.Request, rt route, err er
 		e.status, e.code = http.StatusRequestEntityTooLarge, "request_too_large"
 		e.message = fmt.Sprintf("the request's body is larger than %d bytes, the limit here", p.cfg.MaxBody)
 		w.Header().Set("Connection", "close") // the rest of it is not read
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e.status, e.code = http.StatusRequestTimeout, "request_timeout"
+		e.message = fmt.Sprintf("the request's body did not come within %v", p.cfg.Body)
+		w.Header().Set("Connection", "close")
 	case r.Context().Err() != nil:
 		outcome = sched.Cancelled
 	}

@@ -24,6 +24,7 @@ type counters struct {
 	first    histogram
 	overhead histogram
 	tokens   histogram
+	decision histogram
 }
 
 func (s *counters) done(e Endpoint, code int, o sched.Outcome) {
@@ -39,7 +40,7 @@ func (s *counters) failed(why Reason)  { s.failures[why].Add(1) }
 
 // buckets are the upper bounds of histograms, in seconds.
 var buckets = [...]float64{
-	25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3,
+	5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3,
 	1, 2.5, 5, 10, 30, 60, 120, 300,
 }
 
@@ -92,6 +93,7 @@ type Stats struct {
 	FirstToken Histogram // from the arrival of a request to its first content
 	Overhead   Histogram // from the arrival of a request to its dispatch, tokens included
 	Tokens     Histogram // of that, the wait for token ids
+	Decision   Histogram // of that, the decision: match, pick and book
 }
 
 // Stats reads the counters, one by one.
@@ -99,7 +101,7 @@ func (p *Proxy) Stats() Stats {
 	s := &p.stats
 	out := Stats{
 		Retries: map[Reason]uint64{}, Failures: map[Reason]uint64{}, Open: p.door.count(),
-		FirstToken: s.first.snapshot(), Overhead: s.overhead.snapshot(), Tokens: s.tokens.snapshot(),
+		FirstToken: s.first.snapshot(), Overhead: s.overhead.snapshot(), Tokens: s.tokens.snapshot(), Decision: s.decision.snapshot(),
 	}
 	for e := range s.requests {
 		for c := range s.requests[e] {

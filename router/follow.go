@@ -22,6 +22,10 @@ type follower struct {
 	replica *engine.Replica
 	life    context.Context // of the router; set before replica runs
 
+	// rest is until when nothing is sent there although it answers: it is shutting
+	// down. Unix nanoseconds.
+	rest atomic.Int64
+
 	// blockSize is what the engine's events say, once they do: stronger than
 	// its configuration.
 	blockSize atomic.Int32
@@ -122,7 +126,7 @@ func (f *follower) info(i engine.Info) {
 	if f.r.library != nil {
 		f.r.library.learn(f.life, i.Models)
 	}
-	f.set(fleet.Up, "")
+	f.up()
 }
 
 func (f *follower) setRanks(n int, now time.Time) {
@@ -137,7 +141,16 @@ func (f *follower) setRanks(n int, now time.Time) {
 	}
 }
 
-func (f *follower) up() { f.set(fleet.Up, "") }
+func (f *follower) up() {
+	if time.Now().UnixNano() < f.rest.Load() {
+		return
+	}
+	f.set(fleet.Up, "")
+}
+
+// restFor is how long an engine is left alone that answers requests with "abort":
+// vLLM does so while it shuts down, and its /health says 200 all the same.
+const restFor = 10 * time.Second
 
 func (f *follower) down(err error) { f.set(fleet.Down, err.Error()) }
 
@@ -176,12 +189,17 @@ func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
 		return
 	}
 	r.log.Warn("request failed", "replica", x.Name, "why", why.String(), "err", err)
-	if why == proxy.Unreachable || why == proxy.Broken {
-		if why == proxy.Unreachable {
-			f.set(fleet.Down, "a request could not reach it")
-		}
-		f.replica.Poll()
+	switch why {
+	case proxy.Unreachable:
+		f.set(fleet.Down, "a request could not reach it")
+	case proxy.Aborting:
+		f.rest.Store(time.Now().Add(restFor).UnixNano())
+		f.set(fleet.Down, "it aborts requests: shutting down")
+	case proxy.Broken, proxy.ServerError, proxy.Stalled:
+	default:
+		return
 	}
+	f.replica.Poll()
 }
 
 // warnings lets an engine's warnings through, and its other lines only where

@@ -164,8 +164,13 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	}
 	s.mu.Unlock()
 	s.states.ended(d.Target, outcome)
-	if r, ok := s.receipts.end(d.id, now.Sub(d.at), int(d.output.Load()), outcome); ok && s.hooks.Ended != nil {
-		s.hooks.Ended(&r)
+	var out *Receipt
+	if s.hooks.Ended != nil {
+		out = pooled.Get().(*Receipt)
+		defer pooled.Put(out)
+	}
+	if s.receipts.end(d.id, now.Sub(d.at), int(d.output.Load()), outcome, out) && out != nil {
+		s.hooks.Ended(out)
 	}
 }
 

@@ -85,36 +85,52 @@ func (g *ring) edit(id uint64, f func(*Receipt)) {
 	g.mu.Unlock()
 }
 
-func (g *ring) end(id uint64, took time.Duration, output int, o Outcome) (r Receipt, ok bool) {
-	g.edit(id, func(x *Receipt) {
-		x.Took, x.Outcome = took, o
-		x.Output = max(x.Output, output)
-		r, ok = *x, true
-	})
-	return r, ok
+// end writes how the request ended, and copies the receipt to out, if that is not
+// nil. False if it is not kept any more.
+func (g *ring) end(id uint64, took time.Duration, output int, o Outcome, out *Receipt) (ok bool) {
+	if len(g.buf) == 0 {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := &g.buf[id%uint64(len(g.buf))]
+	if r.ID != id {
+		return false
+	}
+	r.Took, r.Outcome, r.Output = took, o, max(r.Output, output)
+	if out != nil {
+		*out = *r
+	}
+	return true
 }
 
 // record writes d's receipt.
 func (s *Scheduler) record(d *Decision, sc *scratch, pick int, r *Request) {
-	if len(s.receipts.buf) == 0 && s.hooks.Decided == nil {
-		return
+	if len(s.receipts.buf) > 0 {
+		s.receipts.mu.Lock()
+		s.write(&s.receipts.buf[d.id%uint64(len(s.receipts.buf))], d, sc, pick, r)
+		s.receipts.mu.Unlock()
 	}
+	if s.hooks.Decided != nil {
+		rec := pooled.Get().(*Receipt)
+		s.write(rec, d, sc, pick, r)
+		s.hooks.Decided(rec)
+		pooled.Put(rec)
+	}
+}
+
+// pooled are receipts lent to hooks: they are large.
+var pooled = sync.Pool{New: func() any { return new(Receipt) }}
+
+func (s *Scheduler) write(rec *Receipt, d *Decision, sc *scratch, pick int, r *Request) {
 	win := &sc.cands[pick]
-	rec := Receipt{
+	*rec = Receipt{
 		ID: d.id, At: d.at, Model: d.model, Policy: s.name, Branch: sc.req.Branch,
 		Tokens: d.Tokens, Source: r.Source, Why: r.Why, Session: r.Session,
 		Target: d.Target, Replica: d.Replica.Name, Rank: d.Rank, Overlap: d.Overlap,
 		Trust: win.Trust, Load: win.Load, Cost: win.Cost, NumAll: len(sc.cands),
 	}
-	rec.NumKept = s.keepCheapest(&rec, sc.cands, pick)
-	if len(s.receipts.buf) > 0 {
-		s.receipts.mu.Lock()
-		s.receipts.buf[d.id%uint64(len(s.receipts.buf))] = rec
-		s.receipts.mu.Unlock()
-	}
-	if s.hooks.Decided != nil {
-		s.hooks.Decided(&rec)
-	}
+	rec.NumKept = s.keepCheapest(rec, sc.cands, pick)
 }
 
 // keepCheapest fills rec.Candidates with the winner and the cheapest others.

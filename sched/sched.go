@@ -62,7 +62,8 @@ func (c Config) withDefaults() Config {
 type Hooks struct {
 	// Decided gets each decision just made; the receipt may not be kept by reference.
 	Decided func(*Receipt)
-	// Ended gets each decision's receipt when its request is over.
+	// Ended gets each decision's receipt when its request is over, likewise; not if
+	// the ring has turned over it since.
 	Ended func(*Receipt)
 	// Drifted gets a target that serves less from its cache than predicted, again
 	// and again, and the figures: what is known of it should be filled afresh.
