@@ -23,14 +23,19 @@ func IDs(next Source) Source {
 		err := fields(r.Body, func(k string, v jsontext.Value) error {
 			switch k {
 			case name:
-				prompt = v.Clone()
+				if prompt = v; v.Kind() == '"' {
+					return errNotIDs // and no need to read on
+				}
 			case "cache_salt":
-				salt = v.Clone()
+				salt = v
 			case "truncate_prompt_tokens":
-				cut = v.Clone()
+				cut = v
 			}
 			return nil
 		})
+		if err == errNotIDs {
+			return next.Tokens(ctx, r)
+		}
 		if err != nil {
 			return Result{Why: "body: " + err.Error()}
 		}

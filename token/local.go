@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -50,14 +51,14 @@ type Model struct {
 	before []uint32 // what the tokenizer puts before a text with special tokens
 	after  []uint32 // and after
 	maxLen int
-	space  uint64 // in the prefix cache
+	space  uint64 // in the prefix cache: one for each tokenizer, so that models with equal files share pieces
 	proof  proof
 }
 
 // NewModel joins a tokenizer and a renderer. renderer may be nil: then noChat says
 // why chats go to the engine. maxLen is the engine's --max-model-len, 0 if unknown.
 func NewModel(tok *bpe.Tokenizer, renderer *chat.Renderer, noChat string, maxLen int) *Model {
-	m := &Model{tok: tok, chat: renderer, noChat: noChat, maxLen: maxLen, space: spaces.Add(1)}
+	m := &Model{tok: tok, chat: renderer, noChat: noChat, maxLen: maxLen, space: spaceOf(tok)}
 	// The post-processor's tokens, found by an example.
 	with, without := tok.EncodeString(nil, "a", true), tok.EncodeString(nil, "a", false)
 	for i := 0; i+len(without) <= len(with); i++ {
@@ -77,8 +78,6 @@ func (m *Model) Renderer() *chat.Renderer { return m.chat }
 
 // NoChat says why chats are not rendered here, "" if they are.
 func (m *Model) NoChat() string { return m.noChat }
-
-var spaces atomic.Uint64 // one number per Model
 
 func equalIDs(a, b []uint32) bool {
 	for i := range a {
@@ -190,12 +189,13 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 // encode appends nothing that the tokenizer would not: special tokens before and
 // after only where they are asked for.
 func (l *Local) encode(m *Model, text string, addSpecial bool) []uint32 {
-	ids := make([]uint32, 0, len(text)/3+len(m.before)+len(m.after)+16)
+	var ids []uint32
 	if addSpecial {
-		ids = append(ids, m.before...)
+		ids = m.before[:len(m.before):len(m.before)]
 	}
 	if l.prefix != nil {
-		ids = l.prefix.encode(ids, m.tok, m.space, []byte(text))
+		// The text is only read.
+		ids = l.prefix.encode(ids, m.tok, m.space, unsafe.Slice(unsafe.StringData(text), len(text)), len(m.after))
 	} else {
 		ids = m.tok.EncodeString(ids, text, false)
 	}

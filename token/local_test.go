@@ -74,7 +74,7 @@ func TestPrefixesEqualFullEncode(t *testing.T) {
 			}
 			known = append(known, text)
 			want := new(pairs).Encode(nil, text, false)
-			if got := p.encode(nil, new(pairs), 7, text); !slices.Equal(got, want) {
+			if got := p.encode(nil, new(pairs), 7, text, 0); !slices.Equal(got, want) {
 				t.Fatalf("text %d of %d bytes: %d ids, want %d", i, len(text), len(got), len(want))
 			}
 			if n := p.snapshot().Bytes; n > limit {
@@ -92,14 +92,14 @@ func TestPrefixesCostWhatIsNew(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	p := newPrefixes(1 << 24)
 	text := randomText(rnd, 400_000)
-	p.encode(nil, new(pairs), 1, text)
+	p.encode(nil, new(pairs), 1, text, 0)
 	e := new(pairs)
-	p.encode(nil, e, 1, append(text, randomText(rnd, 2000)...))
+	p.encode(nil, e, 1, append(text, randomText(rnd, 2000)...), 0)
 	if e.encoded > 2000+2*pieceSize {
 		t.Errorf("%d bytes were encoded for 2,000 new ones", e.encoded)
 	}
 	other := new(pairs)
-	p.encode(nil, other, 2, text)
+	p.encode(nil, other, 2, text, 0)
 	if other.encoded < len(text) {
 		t.Error("another tokenizer was given the ids of the first")
 	}
@@ -112,7 +112,7 @@ func TestPrefixesConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for i := range 60 {
 				text := randomText(rand.New(rand.NewPCG(uint64(i%7), 3)), 10_000+w)
-				if got, want := p.encode(nil, new(pairs), 1, text), new(pairs).Encode(nil, text, false); !slices.Equal(got, want) {
+				if got, want := p.encode(nil, new(pairs), 1, text, 0), new(pairs).Encode(nil, text, false); !slices.Equal(got, want) {
 					t.Error("ids differ")
 				}
 			}

@@ -2,6 +2,7 @@ package token
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -69,32 +70,57 @@ func newPrefixes(maxBytes int64) *prefixes {
 	return p
 }
 
-// encode appends the ids of text, without special tokens, to dst. Texts of
-// different tokenizers must come with different values of space.
-func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte) []uint32 {
+// A walk is the memory of one encode that can be used again.
+type walk struct {
+	found []*piece
+	ids   []uint32
+}
+
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// encode appends the ids of text, without special tokens, to dst, with room for
+// slack more. Texts of different tokenizers must come with different values of
+// space.
+func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte, slack int) []uint32 {
+	w := walks.Get().(*walk)
+	defer w.release()
 	key := pieceKey{space, ^space}
-	at := 0
-	for {
-		end := cut(enc, text, at)
-		if end == 0 {
-			return enc.Encode(dst, text[at:], false)
-		}
+	at, n := 0, 0
+	for end := cut(enc, text, 0); end > 0; end = cut(enc, text, at) {
 		key = p.next(key, text[at:end])
 		x := p.get(key)
 		if x == nil {
-			x = &piece{key: key, ids: enc.Encode(nil, text[at:end], false)}
+			w.ids = enc.Encode(w.ids[:0], text[at:end], false)
+			x = &piece{key: key, ids: append(make([]uint32, 0, len(w.ids)), w.ids...)}
 			p.put(x)
 		}
-		dst = append(dst, x.ids...)
+		w.found = append(w.found, x)
+		n += len(x.ids)
 		at = end
 	}
+	w.ids = enc.Encode(w.ids[:0], text[at:], false)
+	dst = slices.Grow(dst, n+len(w.ids)+slack)
+	for _, x := range w.found {
+		dst = append(dst, x.ids...)
+	}
+	return append(dst, w.ids...)
+}
+
+func (w *walk) release() {
+	if cap(w.ids) > 1<<18 { // let the collector have it
+		w.ids = nil
+	}
+	clear(w.found)
+	w.found = w.found[:0]
+	walks.Put(w)
 }
 
 // cut returns where the piece that begins at at ends, or 0 if the rest of the text
-// is too short or has no safe place.
+// is too short or has no safe place. The window doubles, so that a long stretch
+// without safe places is not searched again and again: the time is linear.
 func cut(enc encoder, text []byte, at int) int {
-	for upTo := at + pieceSize; upTo <= len(text); upTo += pieceSize {
-		if end := at + enc.CutBefore(text[at:], upTo-at); end > at {
+	for n := pieceSize; n <= len(text)-at; n *= 2 {
+		if end := at + enc.CutBefore(text[at:], n); end > at {
 			return end
 		}
 	}

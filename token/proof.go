@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,7 +25,7 @@ type proof struct {
 	mu                   sync.Mutex
 	latest               uint64 // a bit for each comparison, the newest lowest: 1 is a mismatch
 	run                  int    // equal comparisons in a row
-	down                 bool
+	down                 atomic.Bool
 	compared, mismatched uint64
 }
 
@@ -33,11 +34,7 @@ const (
 	restoreAfter = 50
 )
 
-func (p *proof) demoted() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.down
-}
+func (p *proof) demoted() bool { return p.down.Load() }
 
 // add takes one comparison and reports a change of state.
 func (p *proof) add(equal bool) (demoted, restored bool) {
@@ -52,11 +49,12 @@ func (p *proof) add(equal bool) (demoted, restored bool) {
 		p.run = 0
 	}
 	switch {
-	case !p.down && bits.OnesCount64(p.latest) >= demoteAfter:
-		p.down = true
+	case !p.down.Load() && bits.OnesCount64(p.latest) >= demoteAfter:
+		p.down.Store(true)
 		return true, false
-	case p.down && p.run >= restoreAfter:
-		p.down, p.latest = false, 0
+	case p.down.Load() && p.run >= restoreAfter:
+		p.latest = 0
+		p.down.Store(false)
 		return false, true
 	}
 	return false, false
@@ -65,7 +63,7 @@ func (p *proof) add(equal bool) (demoted, restored bool) {
 func (p *proof) snapshot() ModelStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return ModelStats{Compared: p.compared, Mismatched: p.mismatched, Demoted: p.down}
+	return ModelStats{Compared: p.compared, Mismatched: p.mismatched, Demoted: p.down.Load()}
 }
 
 // Served takes what an engine reported of a request whose tokens we made: the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -13,11 +14,26 @@ import (
 // errNotIDs says that a prompt is not written as token ids.
 var errNotIDs = errors.New("the prompt is not token ids")
 
+// newDecoder reads b where it lies, without a copy.
+func newDecoder(b []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// readValue returns the next value as a part of b, which dec reads.
+func readValue(dec *jsontext.Decoder, b []byte) (jsontext.Value, error) {
+	v, err := dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	end := dec.InputOffset()
+	return jsontext.Value(b[end-int64(len(v)) : end]), nil
+}
+
 // fields calls f with each member of the JSON object in body: its name and raw
-// value, in order. Of members that occur twice, the later is the one that counts
-// (Python's rule): f simply overwrites.
+// value, a part of body, in order. Of members that occur twice, the later is the
+// one that counts (Python's rule): f simply overwrites.
 func fields(body []byte, f func(name string, value jsontext.Value) error) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := newDecoder(body)
 	tok, err := dec.ReadToken()
 	if err != nil {
 		return err
@@ -31,7 +47,7 @@ func fields(body []byte, f func(name string, value jsontext.Value) error) error 
 			return err
 		}
 		key := name.String()
-		value, err := dec.ReadValue()
+		value, err := readValue(dec, body)
 		if err != nil {
 			return err
 		}
@@ -50,12 +66,12 @@ func fields(body []byte, f func(name string, value jsontext.Value) error) error 
 
 // elements calls f with each element of the JSON array v.
 func elements(v jsontext.Value, f func(jsontext.Value) error) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := newDecoder(v)
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
 	for dec.PeekKind() != ']' {
-		e, err := dec.ReadValue()
+		e, err := readValue(dec, v)
 		if err != nil {
 			return err
 		}
@@ -69,8 +85,8 @@ func elements(v jsontext.Value, f func(jsontext.Value) error) error {
 // unquoteExact reads a JSON string whose text we have to know exactly. A lone
 // surrogate has none (vLLM refuses it), and bytes that are not UTF-8 neither.
 func unquoteExact(v jsontext.Value, to *string) error {
-	b, err := jsontext.AppendUnquote(nil, v)
-	*to = string(b)
+	b, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	*to = unsafe.String(unsafe.SliceData(b), len(b)) // nobody else has b
 	return err
 }
 

@@ -44,7 +44,7 @@ func chatQuestion(q *Request) (question, error) {
 		case k == "tool_choice" && v.Kind() == '{':
 			return errors.New("the request names a tool in tool_choice, which it does not know")
 		case has(chatKnown, k) && !isNull(v):
-			keep[k] = v.Clone()
+			keep[k] = v
 		case k == "cache_salt":
 			return unquote(v, &out.salt)
 		}
@@ -66,10 +66,10 @@ func completionQuestion(q *Request) (question, error) {
 			if v.Kind() != '"' {
 				return errors.New("it takes one text, not a list")
 			}
-			keep[k] = v.Clone()
+			keep[k] = v
 		case "model", "add_special_tokens":
 			if !isNull(v) {
-				keep[k] = v.Clone()
+				keep[k] = v
 			}
 		case "truncate_prompt_tokens", "suffix", "prompt_embeds":
 			if !isNull(v) {
