@@ -26,6 +26,9 @@ type Config struct {
 	Listen  string   `yaml:"listen"`  // OpenAI-compatible traffic
 	Admin   string   `yaml:"admin"`   // metrics, fleet, receipts; "off" for none
 	Engines []Engine `yaml:"engines"` // the replicas
+	// EventsListen is where engines dial in whose events are "listen", as
+	// tcp://*:5557. vLLM dials where its endpoint has no wildcard.
+	EventsListen string `yaml:"events_listen"`
 
 	Policy policy.Config `yaml:"policy"`
 	Tokens Tokens        `yaml:"tokens"`
@@ -69,7 +72,7 @@ type Template struct {
 // their events are.
 type Engine struct {
 	URL    string `yaml:"url"`    // http://HOST:PORT
-	Events string `yaml:"events"` // tcp://HOST:PORT of its KV events (rank 0; rank r at PORT+r), "off" for none, "" to ask the engine
+	Events string `yaml:"events"` // tcp://HOST:PORT of its KV events (rank 0; rank r at PORT+r), "off" for none, "listen" if the engine dials events_listen, "" to ask the engine
 	Replay string `yaml:"replay"` // tcp://HOST:PORT of the replay service (rank 0)
 	Ranks  int    `yaml:"ranks"`  // data-parallel ranks, 0 to ask the engine
 }
@@ -129,6 +132,12 @@ func (c *Config) Validate() error {
 		if err := e.validate(); err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
+		if e.Events == "listen" && c.EventsListen == "" {
+			return fmt.Errorf("engines[%d]: events: listen, but events_listen is empty: say where engines dial in, as tcp://*:5557", i)
+		}
+	}
+	if c.EventsListen != "" && !isEndpoint(c.EventsListen) {
+		return fmt.Errorf("events_listen: %q, want tcp://HOST:PORT (HOST may be *) or ipc://PATH", c.EventsListen)
 	}
 	if c.Drain < 0 || c.Drain > 24*time.Hour {
 		return fmt.Errorf("drain: %v, want 0s to 24h", c.Drain)
@@ -172,8 +181,8 @@ func (t *Tokens) validate() error {
 }
 
 func (e Engine) validate() error {
-	if e.Events != "" && e.Events != "off" && !isEndpoint(e.Events) {
-		return fmt.Errorf("events: %q, want tcp://HOST:PORT, ipc://PATH or off", e.Events)
+	if e.Events != "" && e.Events != "off" && e.Events != "listen" && !isEndpoint(e.Events) {
+		return fmt.Errorf("events: %q, want tcp://HOST:PORT, ipc://PATH, listen or off", e.Events)
 	}
 	if e.Replay != "" && !isEndpoint(e.Replay) {
 		return fmt.Errorf("replay: %q, want tcp://HOST:PORT or ipc://PATH", e.Replay)

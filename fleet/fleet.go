@@ -71,6 +71,10 @@ type Replica struct {
 	Blocks    int // blocks of the GPU pool, per rank; 0 while unknown
 	MaxBatch  int // tokens that the engine computes in a step at most; 0 while unknown
 
+	// FirstRank is what the engine calls its first rank: above 0 where several
+	// processes share one data-parallel group.
+	FirstRank int
+
 	// Targets has the target of each rank, in order. A replica without data
 	// parallelism has one.
 	Targets []kv.Target

@@ -110,7 +110,7 @@ func (a *attempt) request() *http.Request {
 	}
 	if len(a.d.Replica.Targets) > 1 {
 		if _, err := strconv.Atoi(c.r.Header.Get(rankHeader)); err != nil {
-			h[rankHeader] = []string{strconv.Itoa(a.d.Rank)}
+			h[rankHeader] = []string{strconv.Itoa(a.d.Replica.FirstRank + a.d.Rank)}
 		}
 	}
 	base := c.p.base(a.d.Replica.URL)

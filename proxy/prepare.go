@@ -185,7 +185,7 @@ func (c *call) pin() {
 	}
 	var others []kv.Target
 	for _, t := range g.Targets {
-		if snap.Replica(t).Rank(t) != rank {
+		if r := snap.Replica(t); r.FirstRank+r.Rank(t) != rank {
 			others = append(others, t)
 		}
 	}

@@ -109,7 +109,7 @@ func (f *follower) info(i engine.Info) {
 		f.setRanks(n, now)
 	}
 	f.r.table.Update(f.id, func(x *fleet.Replica) {
-		x.Version, x.Blocks, x.MaxBatch = i.Version, i.Blocks, i.MaxBatch
+		x.Version, x.Blocks, x.MaxBatch, x.FirstRank = i.Version, i.Blocks, i.MaxBatch, i.FirstRank
 		if x.BlockSize = i.BlockSize; f.blockSize.Load() > 0 {
 			x.BlockSize = int(f.blockSize.Load())
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"kvasir/config"
+	"kvasir/engine"
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
@@ -42,6 +43,7 @@ type Router struct {
 	seed    kv.Seed
 
 	followers []*follower
+	listener  *engine.Listener // nil: no engine dials us
 	front     *http.Server
 	admin     *http.Server
 	frontLn   net.Listener
@@ -113,6 +115,9 @@ func (r *Router) Start(ctx context.Context) (err error) {
 			return fmt.Errorf("admin: %w", err)
 		}
 	}
+	if err = r.listen(); err != nil {
+		return err
+	}
 	for _, f := range r.followers {
 		f.life = ctx
 		r.running.Go(func() { f.replica.Run(ctx) })
@@ -125,6 +130,25 @@ func (r *Router) Start(ctx context.Context) (err error) {
 		r.running.Go(func() { r.serve("admin", r.admin, r.adminLn) })
 	}
 	r.log.Info("serving", "listen", r.URL(), "admin", r.AdminURL(), "policy", r.cfg.Policy.Name, "engines", len(r.followers))
+	return nil
+}
+
+// listen lets engines dial us with their events, where that is configured.
+func (r *Router) listen() (err error) {
+	if r.cfg.EventsListen == "" {
+		return nil
+	}
+	replicas := make([]*engine.Replica, len(r.followers))
+	for i, f := range r.followers {
+		replicas[i] = f.replica
+	}
+	r.listener, err = engine.Listen(engine.ListenConfig{
+		Bind: r.cfg.EventsListen, Identify: engine.Among(func() []*engine.Replica { return replicas }), Log: r.log,
+	})
+	if err != nil {
+		return fmt.Errorf("events_listen: %w", err)
+	}
+	r.log.Info("engines may dial in with their events", "listen", r.listener.Addr)
 	return nil
 }
 
@@ -209,6 +233,9 @@ func (r *Router) Close() {
 	}
 	if r.admin != nil {
 		r.admin.Close()
+	}
+	if r.listener != nil {
+		r.listener.Close()
 	}
 	r.running.Wait()
 	if r.library != nil {
