@@ -60,8 +60,8 @@ var allowed = map[string][]string{
 
 	// measuring by verb: the same code as the packages' benchmarks
 	"index/indexbench":  {"kv", "index"},
+	"token/tokenbench":  {"kv", "token", "token/bpe", "token/chat"},
 	"engine/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},
-	"token/tokenbench":  {"kv", "token", "token/bpe", "token/chat", "token/jinja"},
 
 	// wiring only
 	"cmd/kvasir": {"*"},

@@ -35,11 +35,13 @@ type simCmd struct {
 	Replicas []int    `short:"r" default:"8" help:"Fleet sizes."`
 	Profile  string   `default:"70b" help:"Engine: 70b, 8b or demo."`
 	KVTokens int      `name:"kv-tokens" help:"KV cache per replica in tokens; 0: the profile's."`
+	Host     int      `name:"host-tokens" help:"Host tier per replica in tokens."`
 	Seed     []uint64 `default:"1" help:"Seeds of ties and faults, each a run."`
 	Dice     string   `default:"python" enum:"python,pcg" help:"Source of ties: as in the reference, or Go's own."`
 	Engine   string   `default:"reserved" enum:"reserved,paged" help:"Engine: the reference's, or with vLLM's paging and preemption."`
 
 	EventDelay float64  `group:"Faults" help:"Seconds until cache events reach the router."`
+	Jitter     float64  `name:"event-jitter" group:"Faults" help:"Mean of an exponential delay on top, seconds."`
 	EventLoss  float64  `group:"Faults" help:"Share of event batches that are lost for good."`
 	Gauges     float64  `group:"Faults" help:"Age in seconds that engines' own figures reach."`
 	Routers    int      `group:"Faults" default:"1" help:"Routers that share the fleet."`
@@ -105,9 +107,9 @@ func (c simCmd) play(ctx context.Context, input string, replicas int, profile mo
 		return sim.Report{}, err
 	}
 	cfg := sim.Config{
-		Workload: w, Policies: c.Policy, Replicas: replicas, Profile: profile, KVTokens: c.KVTokens, Seeds: c.Seed, Dice: c.Dice,
+		Workload: w, Policies: c.Policy, Replicas: replicas, Profile: profile, KVTokens: c.KVTokens, HostTokens: c.Host, Seeds: c.Seed, Dice: c.Dice,
 		Engine: c.Engine, Clock: time.Now, Curves: c.HTML != "",
-		Faults: sim.Faults{EventDelay: c.EventDelay, EventLoss: c.EventLoss, Gauges: c.Gauges, Routers: c.Routers, Share: c.Share},
+		Faults: sim.Faults{EventDelay: c.EventDelay, EventJitter: c.Jitter, EventLoss: c.EventLoss, Gauges: c.Gauges, Routers: c.Routers, Share: c.Share},
 	}
 	if c.Share < 0 {
 		cfg.Faults.Share = math.Inf(1)
