@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 
 	// measuring by verb: the same code as the packages' benchmarks
 	"index/indexbench":  {"kv", "index"},
-	"token/tokenbench":  {"kv", "token", "token/bpe", "token/chat"},
+	"token/tokenbench":  {"kv", "token", "token/bpe", "token/chat", "token/jinja"},
 	"engine/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},
 
 	// wiring only

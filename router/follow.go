@@ -2,9 +2,11 @@ package router
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kvasir/engine"
@@ -152,7 +154,15 @@ func (f *follower) up() {
 // vLLM does so while it shuts down, and its /health says 200 all the same.
 const restFor = 10 * time.Second
 
-func (f *follower) down(err error) { f.set(fleet.Down, err.Error()) }
+// down is told when the engine did not answer twice in a row. If its port refuses
+// connections nobody is there to answer the requests that still wait for their
+// first byte: they go elsewhere now, not when their time is over.
+func (f *follower) down(err error) {
+	f.set(fleet.Down, err.Error())
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		f.r.proxy.Gone(f.id)
+	}
+}
 
 // set changes the replica's state and says so once.
 func (f *follower) set(s fleet.State, reason string) {
