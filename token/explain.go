@@ -1,28 +1,38 @@
 package token
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"kvasir/token/chat"
 )
 
 // Explain tokenizes one request with m, without any cache, and returns the text
-// that was encoded as well. The error is what would send the request to the engine.
+// that was encoded as well. With an error there are no prompts, and res.Refused
+// says whether the engine will refuse the request; else it has to make the tokens.
 func (m *Model) Explain(r *Request) (rendered string, res Result, err error) {
+	if r.Endpoint != Chat && r.Endpoint != Completions {
+		return "", Result{}, errors.New("only chats and completions are made here")
+	}
+	if res := IDs(None).Tokens(context.Background(), r); len(res.Prompts) > 0 {
+		return "", res, nil
+	}
 	l := &Local{}
 	if res, err = l.make(m, r); err != nil {
-		return "", res, err
+		var refused *chat.Refused
+		return "", Result{Refused: errors.As(err, &refused), Why: err.Error()}, err
 	}
 	if r.Endpoint == Chat {
 		p, err := m.chat.Chat(r.Body)
-		if err != nil {
-			return "", res, err
-		}
-		return p.Text, res, nil
+		return p.Text, res, err
 	}
 	var texts []string
 	err = fields(r.Body, func(k string, v jsontext.Value) error {
 		if k == "prompt" {
+			var err error
 			texts, err = textPrompts(v)
 			return err
 		}

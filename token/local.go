@@ -151,7 +151,7 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 		}
 		return res
 	case errors.As(err, &refused):
-		return Result{Why: "the engine will refuse the request: " + refused.Reason}
+		return Result{Why: "the engine will refuse the request: " + refused.Reason, Refused: true}
 	}
 	res = l.next.Tokens(ctx, r)
 	if len(res.Prompts) == 0 {

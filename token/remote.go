@@ -135,7 +135,8 @@ func (r *Remote) Tokens(ctx context.Context, q *Request) Result {
 	case a := <-ch:
 		if a.Err != nil {
 			r.failed.Add(1)
-			return Result{Why: a.Err.Error()}
+			var refused *refusedError
+			return Result{Why: a.Err.Error(), Refused: errors.As(a.Err, &refused)}
 		}
 		res := a.Val.(Result)
 		r.cache.put(key, res)

@@ -47,6 +47,7 @@ type Result struct {
 	Salt    string // cache_salt of the request
 	Source  string // "ids", "local", "render", "tokenize"; "" without prompts
 	Why     string // without prompts: why
+	Refused bool   // without prompts: because the engine will refuse the request
 }
 
 // A Source finds the tokens of a request. It must be safe for concurrent use and
