@@ -154,8 +154,12 @@ func (ix *Index) freeRow(r uint32) {
 		ix.epochs.retire(retiredDetail, sets)
 	}
 	ix.heads.delete(tagOf(uint64(sl.hashes(r)[0])), r)
+	m.next.Store(0)
 	if up := ix.parentRow(m); up != nil {
 		up.kids--
+		if follows(m.up, r) {
+			up.next.Store(0) // before fill: no reader goes on from there
+		}
 	} else if m.up != atRoot {
 		ix.detached--
 	}
@@ -215,22 +219,31 @@ func (ix *Index) attach(r uint32, prev slot) {
 		_, pm := ix.rows.at(prev.row())
 		m.upGen = pm.gen
 		pm.kids++
+		if follows(prev, r) {
+			pm.next.Store(1)
+		}
 	}
+}
+
+// follows says that row r is the child of prev at the place where readers expect
+// it: behind the last slot of the row before, in the same slab.
+func follows(prev slot, r uint32) bool {
+	return prev.pos() == rowSlots-1 && prev.row()+1 == r && r%slabRows != 0
 }
 
 // parentRow returns the row that m is attached to, nil if it is detached or
 // begins at the root.
-func (ix *Index) parentRow(m *row) *row {
+func (ix *Index) parentRow(m rowRef) *rowRef {
 	if m.up.row() == 0 {
 		return nil
 	}
-	if _, pm := ix.rows.peek(m.up.row()); pm != nil && pm.gen == m.upGen {
-		return pm
+	if s, pm := ix.rows.peek(m.up.row()); s != nil && pm.gen == m.upGen {
+		return &pm
 	}
 	return nil
 }
 
-func (ix *Index) isDetached(m *row) bool { return m.up != atRoot && ix.parentRow(m) == nil }
+func (ix *Index) isDetached(m rowRef) bool { return m.up != atRoot && ix.parentRow(m) == nil }
 
 // find returns the slot of block h, whose parent is in slot prev (atRoot: it has
 // none; 0: its parent is in no row), or 0.

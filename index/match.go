@@ -71,6 +71,7 @@ func (ix *Index) walk(sc *scratch, q []kv.Hash, bs int, over []kv.Overlap) {
 	}
 	from, d, cur := len(sc.segs), 0, ^uint32(0)
 	slabs := *ix.rows.slabs.Load()
+	ahead := 1
 rows:
 	for {
 		if int(r/slabRows) >= len(slabs) {
@@ -78,27 +79,32 @@ rows:
 		}
 		s := slabs[r/slabRows].Load()
 		m := &s.row[r%slabRows]
-		h := s.hashes(r)
-		fill := int(m.fill.Load())
-		n := min(fill, len(q)-d, rowSlots)
-		if n == 0 {
-			break
-		}
-		if h[n-1] != q[d+n-1] {
-			lo := 0 // blocks known to be equal: with the head none is known
-			for hi := n - 1; lo < hi; {
-				mid := (lo + hi) / 2
-				if h[mid] == q[d+mid] {
-					lo = mid + 1
-				} else {
-					hi = mid
+		fill, sets := m.fill.Load(), m.sets.Load()
+		// Rows that are known to follow each other and have the same holders are
+		// compared at the last one. Chains part where holders change, so that is
+		// where the search begins anew with one row, then 4, 16 and 64.
+		k := 1
+		if sets&inDetail == 0 && fill == rowSlots {
+			if sets != cur {
+				ahead = 1
+			}
+			for most := min(ahead, (len(q)-d)/rowSlots); k < most && s.row[(r+uint32(k)-1)%slabRows].next.Load() == 1; k++ {
+				if m := &s.row[(r+uint32(k))%slabRows]; m.fill.Load() != rowSlots || m.sets.Load() != sets {
+					break
 				}
 			}
-			if n = lo; n == 0 {
+			if k > 1 && s.hashes(r + uint32(k) - 1)[rowSlots-1] != q[d+k*rowSlots-1] {
+				ahead = max(k/4, 1) // q leaves the chain within these rows
+				continue
+			}
+		}
+		n := k * rowSlots
+		if k == 1 {
+			if n = common(s.hashes(r), q[d:], min(int(fill), len(q)-d, rowSlots)); n == 0 {
 				break
 			}
 		}
-		if sets := m.sets.Load(); sets&inDetail == 0 {
+		if sets&inDetail == 0 {
 			if sets != cur {
 				cur = sets
 				if !ix.step(sc, cur, d, bs, over) {
@@ -107,26 +113,30 @@ rows:
 			}
 		} else {
 			det := ix.rows.detail(sets)
-			for i := range n {
-				if id := det.load(i); id != cur {
+			for j := range n {
+				if id := det.load(j); id != cur {
 					cur = id
-					if !ix.step(sc, cur, d+i, bs, over) {
-						d += i
+					if !ix.step(sc, cur, d+j, bs, over) {
+						d += j
 						break rows
 					}
 				}
 			}
 		}
-		if m.used.Load() != usedMatched {
-			m.used.Store(usedMatched)
+		for end := r + uint32(k); r < end; r++ {
+			if m := &s.row[r%slabRows]; m.used.Load() != usedMatched {
+				m.used.Store(usedMatched)
+			}
 		}
+		ahead = min(4*ahead, maxJump)
+		r--
 		d += n
 		if d == len(q) {
 			break
 		}
 		// The next row is most often the next in memory. If it isn't the one, its
 		// blocks aren't q's, and then the table of heads is asked.
-		if n == rowSlots && (r+1)%slabRows != 0 {
+		if n%rowSlots == 0 && (r+1)%slabRows != 0 {
 			m := &s.row[(r+1)%slabRows]
 			if k := min(int(m.fill.Load()), len(q)-d, rowSlots); k > 0 {
 				if h := s.hashes(r + 1); h[k-1] == q[d+k-1] || h[0] == q[d] {
@@ -147,6 +157,26 @@ rows:
 	if len(sc.segs) > from {
 		sc.chains = append(sc.chains, walked{from, len(sc.segs), d, bs})
 	}
+}
+
+// maxJump is how many rows walk compares at once at most.
+const maxJump = 64
+
+// common returns how many of the first n hashes of a row are q's.
+func common(h *[rowSlots]kv.Hash, q []kv.Hash, n int) int {
+	if n == 0 || h[n-1] == q[n-1] {
+		return n
+	}
+	lo := 0
+	for hi := n - 1; lo < hi; {
+		mid := (lo + hi) / 2
+		if h[mid] == q[mid] {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 // step takes in that from block d on the holders are set id, and says whether

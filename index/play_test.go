@@ -32,10 +32,25 @@ type player struct {
 	sizes   []int
 	hybrid  bool
 	tiers   bool
+	long    bool    // chains of many rows
 	paths   [][]int // contents of chains stored, by label
 }
 
 func (p *player) path() []int {
+	if p.long {
+		var out []int
+		if len(p.paths) > 0 && !p.one(8) {
+			base := p.paths[p.n(len(p.paths))]
+			out = append(out, base[:min(len(base), p.n(256)+p.n(256))]...)
+		}
+		for range p.n(3) {
+			label := p.n(3)
+			for range p.n(100) {
+				out = append(out, label)
+			}
+		}
+		return out[:min(len(out), 600)]
+	}
 	if len(p.paths) > 0 && !p.one(4) {
 		base := p.paths[p.n(len(p.paths))]
 		cut := p.n(len(base) + 1)
@@ -166,7 +181,7 @@ func (p *player) prompt(path []int) *kv.Prompt {
 func play(t *testing.T, data []byte, less bool) (applied int) {
 	p := &player{tape: tape{data}, targets: 6, handles: 30}
 	p.sizes = [][]int{{16}, {16, 32}, {4}, {1, 16}, {5, 4, 2}, {16}, {16}, {32, 8}}[p.n(8)]
-	p.hybrid, p.tiers = p.one(3), p.one(2)
+	p.hybrid, p.tiers, p.long = p.one(3), p.one(2), p.one(4) && len(p.sizes) == 1
 	c := Config{Seed: testSeed, MaxCopies: 5, Orphans: 40, OrphansPerTarget: 30}
 	if less {
 		c.MaxBytes = minBytes
@@ -261,17 +276,24 @@ func (ix *Index) check(t *testing.T) {
 			continue
 		}
 		for k := range s.row {
-			r, m := uint32(i*slabRows+k), &s.row[k]
+			r, m := uint32(i*slabRows+k), rowRef{&s.row[k], &s.own[k]}
 			fill := int(m.fill.Load())
 			if fill == 0 {
+				if k > 0 && s.row[k-1].next.Load() == 1 {
+					t.Fatalf("row %d leads to a row that isn't in use", r-1)
+				}
 				continue
 			}
 			rows++
-			if m.up == atRoot {
-			} else if ix.parentRow(m) != nil {
+			follower := false
+			if up := ix.parentRow(m); up != nil {
 				kids[m.up.row()]++
-			} else {
+				follower = follows(m.up, r)
+			} else if m.up != atRoot {
 				detached++
+			}
+			if k > 0 && follower != (s.row[k-1].next.Load() == 1) {
+				t.Fatalf("row %d: follows its parent: %v, the row before says %d", r, follower, s.row[k-1].next.Load())
 			}
 			if got := ix.head(s.hashes(r)[0]); got != r {
 				t.Fatalf("row %d is not found by its head, but %d", r, got)
@@ -320,7 +342,7 @@ func (ix *Index) check(t *testing.T) {
 	}
 	for i := range *ix.rows.slabs.Load() {
 		for k := range slabRows {
-			if _, m := ix.rows.peek(uint32(i*slabRows + k)); m != nil && m.kids != kids[uint32(i*slabRows+k)] {
+			if s, m := ix.rows.peek(uint32(i*slabRows + k)); s != nil && m.kids != kids[uint32(i*slabRows+k)] {
 				t.Fatalf("row %d has %d child rows, counted %d", i*slabRows+k, m.kids, kids[uint32(i*slabRows+k)])
 			}
 		}

@@ -34,15 +34,20 @@ type slab struct {
 	hash   [slabSlots]kv.Hash   // of slots below fill; written before fill says so
 	handle [slabSlots]kv.Handle // the name that most holders use, if named; the writer's
 	row    [slabRows]row
+	own    [slabRows]rowOwn
 }
 
-// A row's fill is stored after its hashes and holders, and read before them.
+// A row is what readers see of a row, 4 in a cache line. fill is stored after the
+// row's hashes and holders, and read before them.
 type row struct {
 	fill atomic.Uint32 // slots in use from the first on; 0: not a row
 	sets atomic.Uint32 // holders of all slots alike, or inDetail | number of a detail
 	used atomic.Uint32 // how often the clock hand passes by before it takes the row
+	next atomic.Uint32 // 1: the next row in memory is the child of the last slot
+}
 
-	// the writer's
+// A rowOwn is what only the writer needs of a row.
+type rowOwn struct {
 	up    slot   // parent of the first block: atRoot, or a slot of row upGen; 0: in no row
 	upGen uint32 // gen of up's row; another one is there now if they differ
 	gen   uint32 // names this use of the row
@@ -52,6 +57,12 @@ type row struct {
 	named uint16 // slots with a handle in the table of handles
 	alias uint16 // slots that a lane knows by another name
 	extra uint16 // slots of which a lane has several copies
+}
+
+// A rowRef is both parts of a row.
+type rowRef struct {
+	*row
+	*rowOwn
 }
 
 // A row that was matched outlives one that was only stored.
@@ -98,22 +109,22 @@ func (m *rows) init() {
 }
 
 // at returns a row that is in use, and its slab.
-func (m *rows) at(r uint32) (*slab, *row) {
+func (m *rows) at(r uint32) (*slab, rowRef) {
 	s := (*m.slabs.Load())[r/slabRows].Load()
-	return s, &s.row[r%slabRows]
+	return s, rowRef{&s.row[r%slabRows], &s.own[r%slabRows]}
 }
 
 // peek is at for a row number that may be of no row.
-func (m *rows) peek(r uint32) (*slab, *row) {
+func (m *rows) peek(r uint32) (*slab, rowRef) {
 	d := *m.slabs.Load()
 	if int(r/slabRows) >= len(d) {
-		return nil, nil
+		return nil, rowRef{}
 	}
 	s := d[r/slabRows].Load()
 	if s == nil {
-		return nil, nil
+		return nil, rowRef{}
 	}
-	return s, &s.row[r%slabRows]
+	return s, rowRef{&s.row[r%slabRows], &s.own[r%slabRows]}
 }
 
 // hashes returns the hashes of row r in slab s.
@@ -246,4 +257,4 @@ func (m *rows) allocDetail() uint32 {
 }
 
 // rowBytes is what a row takes.
-const rowBytes = 2*8*rowSlots + 40
+const rowBytes = 2*8*rowSlots + 16 + 28
