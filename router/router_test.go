@@ -1,0 +1,316 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"kvasir/config"
+	"kvasir/model"
+	"kvasir/modelserver"
+	"kvasir/web"
+)
+
+// A fleet is modelled engines behind a router, on real sockets.
+type testFleet struct {
+	t       *testing.T
+	engines []*modelserver.Server
+	router  *Router
+}
+
+func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
+	t.Helper()
+	f := &testFleet{t: t}
+	cfg := config.Defaults()
+	cfg.Listen, cfg.Admin, cfg.Poll = "127.0.0.1:0", "127.0.0.1:0", 50*time.Millisecond
+	for range n {
+		s := startEngine(t, modelserver.Defaults())
+		f.engines = append(f.engines, s)
+		cfg.Engines = append(cfg.Engines, config.Engine{URL: s.URL()})
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	r, err := New(cfg, slog.New(slog.DiscardHandler), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := r.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); r.Close() })
+	f.router = r
+	if err := r.Ready(ctx, n, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func startEngine(t *testing.T, cfg modelserver.Config) *modelserver.Server {
+	t.Helper()
+	cfg.Profile = model.Profile8B.Faster(100)
+	s, err := modelserver.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// An answer is what a client sees.
+type answer struct {
+	code              int
+	replica           string
+	predicted, cached int
+	body              string
+}
+
+func (f *testFleet) ask(prompt string, session string) answer {
+	f.t.Helper()
+	body := fmt.Sprintf(`{"model":"modelled-8b","prompt":%q,"max_tokens":4}`, prompt)
+	req, _ := http.NewRequest("POST", f.router.URL()+"/v1/completions", strings.NewReader(body))
+	if session != "" {
+		req.Header.Set("X-Session-Id", session)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := answer{code: resp.StatusCode, replica: resp.Header.Get("X-Kvasir-Replica"), body: string(b)}
+	fmt.Sscanf(resp.Header.Get("X-Kvasir-Cached-Tokens"), "%d/", &a.predicted)
+	var u struct {
+		Usage struct {
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		} `json:"usage"`
+	}
+	json.Unmarshal(b, &u)
+	a.cached = u.Usage.Details.Cached
+	return a
+}
+
+func (f *testFleet) fleet() (out web.Fleet) {
+	f.t.Helper()
+	f.get("/v1/kvasir/fleet", &out)
+	return out
+}
+
+func (f *testFleet) get(path string, to any) {
+	f.t.Helper()
+	resp, err := http.Get(f.router.AdminURL() + path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if s, ok := to.(*string); ok {
+		b, _ := io.ReadAll(resp.Body)
+		*s = string(b)
+		return
+	}
+	if err := json.NewDecoder(resp.Body).Decode(to); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// until polls until ok; go test's own limit ends what never happens.
+func (f *testFleet) until(ok func() bool) {
+	for !ok() {
+		f.get("/health", new(string))
+	}
+}
+
+// settled waits until the index has n blocks of every engine together.
+func (f *testFleet) settled(n int64) {
+	f.until(func() bool {
+		var held int64
+		for _, r := range f.fleet().Replicas {
+			held += r.Ranks[0].HeldBlocks["gpu"]
+		}
+		return held == n
+	})
+}
+
+func words(n, from int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(" " + modelserver.Word(from+i))
+	}
+	return b.String()
+}
+
+// Conversations come back to the engine that has them, and every prediction is
+// what the engine then serves.
+func TestPredictionsAreTrue(t *testing.T) {
+	f := newFleet(t, 3, nil)
+	var blocks int64
+	for turn := 1; turn <= 4; turn++ {
+		for c := range 5 {
+			a := f.ask(words(160*turn, 1000*c), "")
+			if a.code != 200 || a.predicted != a.cached {
+				t.Errorf("conversation %d turn %d: %d, predicted %d, served %d", c, turn, a.code, a.predicted, a.cached)
+			}
+			if turn > 1 && a.cached != 160*(turn-1) {
+				t.Errorf("conversation %d turn %d: %d cached, want %d", c, turn, a.cached, 160*(turn-1))
+			}
+			blocks += 10
+			f.settled(blocks)
+		}
+	}
+	for _, r := range f.fleet().Replicas {
+		k := r.Ranks[0]
+		if k.Trust != "exact" || k.Drift.Over != 0 || k.Drift.Under != 0 || k.Requests != 0 {
+			t.Errorf("%s: %+v", r.Name, k)
+		}
+	}
+	var d struct{ Decisions []web.Decision }
+	f.get("/v1/kvasir/decisions?limit=3", &d)
+	if len(d.Decisions) != 3 || d.Decisions[0].Source != "render" || d.Decisions[0].Outcome != "completed" || len(d.Decisions[0].Candidates) != 3 {
+		t.Errorf("%+v", d)
+	}
+	var m string
+	f.get("/metrics", &m)
+	for _, want := range []string{
+		`kvasir_requests_total{code="200",endpoint="completions",outcome="completed"} 20`, "kvasir_decision_seconds_count 20",
+		`kvasir_index_memberships{tier="gpu"} 200`, `state="exact"`, "kvasir_token_questions_total",
+	} {
+		if !strings.Contains(m, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// An engine that dies and returns with an empty cache: requests go on, and what
+// it held is forgotten.
+func TestEngineDiesAndReturns(t *testing.T) {
+	f := newFleet(t, 2, nil)
+	prompt := words(320, 7)
+	first := f.ask(prompt, "")
+	f.settled(20)
+	dead := 0
+	if strings.HasSuffix(f.engines[1].URL(), first.replica) {
+		dead = 1
+	}
+	addr := strings.TrimPrefix(f.engines[dead].URL(), "http://")
+	f.engines[dead].Close()
+	for range 5 {
+		if a := f.ask(prompt, ""); a.code != 200 || a.replica == first.replica {
+			t.Errorf("%d from %s after it died", a.code, a.replica)
+		}
+	}
+	cfg := modelserver.Defaults()
+	cfg.Listen = addr
+	startEngine(t, cfg)
+	f.until(func() bool {
+		for _, r := range f.fleet().Replicas {
+			if r.Name == addr {
+				return r.State == "up" && r.Ranks[0].Trust == "exact" && r.Ranks[0].HeldBlocks["gpu"] == 0
+			}
+		}
+		return false
+	})
+	f.settled(20) // the other one's
+	if a := f.ask(prompt, ""); a.code != 200 || a.predicted != a.cached || a.cached != 304 {
+		t.Errorf("after its return: %+v", a)
+	}
+}
+
+// Engines that are down at the start are taken in when they answer.
+func TestEngineThatComesLater(t *testing.T) {
+	spare := startEngine(t, modelserver.Defaults())
+	addr := strings.TrimPrefix(spare.URL(), "http://")
+	spare.Close()
+	f := newFleet(t, 1, func(c *config.Config) {
+		c.Engines = append(c.Engines, config.Engine{URL: "http://" + addr})
+	})
+	f.until(func() bool { return f.fleet().Replicas[1].State == "down" })
+	if a := f.ask("hello", ""); a.code != 200 {
+		t.Errorf("%d with one of two engines", a.code)
+	}
+	cfg := modelserver.Defaults()
+	cfg.Listen = addr
+	startEngine(t, cfg)
+	f.until(func() bool { return f.fleet().Replicas[1].State == "up" })
+}
+
+func TestDuplicateEngineIsRefused(t *testing.T) {
+	cfg := config.Defaults()
+	cfg.Engines = []config.Engine{{URL: "http://a:8000"}, {URL: "http://A:8000/v1/"}}
+	_, err := New(cfg, slog.New(slog.DiscardHandler), "test")
+	if err == nil || !strings.Contains(err.Error(), "in the table already as a:8000") {
+		t.Errorf("%v, want the duplicate named", err)
+	}
+}
+
+// Drain lets open streams end and refuses new requests.
+func TestDrain(t *testing.T) {
+	f := newFleet(t, 1, nil)
+	resp, err := http.Post(f.router.URL()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","max_tokens":200,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := resp.Body.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.router.Drain(context.Background()) }()
+	f.until(func() bool {
+		r, err := http.Get(f.router.URL() + "/ready")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode == 503
+	})
+	if a := f.ask("x", ""); a.code != 503 {
+		t.Errorf("a new request while draining: %d, want 503", a.code)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasSuffix(string(b), "data: [DONE]\n\n") {
+		t.Errorf("the open stream: %v, …%.60q", err, b[max(0, len(b)-60):])
+	}
+	if err := <-done; err != nil {
+		t.Errorf("drain: %v", err)
+	}
+}
+
+// The other topology: the engine dials us.
+func TestEngineDialsUs(t *testing.T) {
+	// A free port for the events, before either side starts.
+	probe := startEngine(t, modelserver.Defaults())
+	listen := probe.EventsEndpoint()
+	probe.Close()
+	cfg := modelserver.Defaults()
+	cfg.Connect = listen
+	e := startEngine(t, cfg)
+	f := newFleet(t, 0, func(c *config.Config) {
+		c.EventsListen = listen
+		c.Engines = []config.Engine{{URL: e.URL(), Events: "listen"}}
+	})
+	if err := f.router.Ready(context.Background(), 1, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	f.ask(words(64, 1), "")
+	n := int64(4)
+	f.until(func() bool { // the first batches may be lost before it has dialled in
+		f.ask(words(64, 100*int(n)), "")
+		n++
+		return f.fleet().Replicas[0].Ranks[0].HeldBlocks["gpu"] > 0
+	})
+}
