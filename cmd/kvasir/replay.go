@@ -35,6 +35,13 @@ type replayCmd struct {
 	Salt        uint64        `help:"Another number, other text: nothing shared with an earlier replay."`
 	SkipBad     bool          `help:"Count malformed lines and go on."`
 	JSON        bool          `help:"Print the report as JSON."`
+
+	Against string `group:"Two targets" placeholder:"URL" help:"Play the same workload there too, in other words so that no cache helps twice; one table with both."`
+	Rounds  int    `group:"Two targets" default:"1" help:"Of each target, in turn: tells a difference from noise."`
+
+	FitProfile bool `group:"Engine model" help:"Measure the engine with a series of prompts and print the constants of its model; nothing else may run there."`
+	Budget     int  `group:"Engine model" default:"8192" help:"The engine's prompt tokens per step (vLLM: max_num_batched_tokens)."`
+	Width      int  `group:"Engine model" default:"48" help:"Most requests at a time in that series."`
 }
 
 func (replayCmd) Help() string {
@@ -42,45 +49,107 @@ func (replayCmd) Help() string {
   kvasir replay http://127.0.0.1:8080 --users 12
   kvasir replay http://127.0.0.1:8080 -t mooncake_conversation.jsonl.gz --speed 2 --block-tokens 32 -n 500
   kvasir replay http://127.0.0.1:8080 -t weka_cc_sessions_512.jsonl.gz --users 8 --max-input 100000 --json
+  kvasir replay http://router-a:8080 --against http://router-b:8080 --rounds 3
+  kvasir replay http://127.0.0.1:8000 --fit-profile --budget 8192 --max-input 12000
 
 Traces of requests are played open loop (each at its time), traces of sessions closed loop (--users at a time).`
 }
 
 func (c replayCmd) Run(ctx context.Context) error {
+	if c.FitProfile {
+		return c.fit(ctx)
+	}
 	w, err := loadWorkload(c.Trace, c.SkipBad, c.Limit)
 	if err != nil {
 		return err
 	}
-	cfg := replay.Defaults()
-	cfg.URL, cfg.Model, cfg.Key, cfg.Shape = c.URL, c.Model, c.Key, replay.Shape(c.Prompt)
-	cfg.MaxInput, cfg.MaxOutput, cfg.Speed, cfg.Users, cfg.Limit = c.MaxInput, c.MaxOutput, c.Speed, c.Users, c.Limit
-	cfg.MaxThink, cfg.Timeout, cfg.Writer.Salt = c.MaxThink, c.Timeout, c.Salt
+	cfg := c.config()
 	cfg.Writer.BlockTokens = c.BlockTokens
 	if c.BlockTokens == 0 {
 		cfg.Writer.BlockTokens = recordedBlock(w)
 	}
-	if c.Words == "pseudo" {
-		cfg.Writer.Word = trace.Pseudo
-	}
 	bar := newBar(c.JSON)
+	if c.Against != "" {
+		other := cfg
+		other.URL = c.Against
+		cmp, err := replay.Compare(ctx, cfg, other, w, c.Rounds, bar.step)
+		bar.finish()
+		if cmp == nil {
+			return err
+		}
+		if err := c.print(err, cmp, cmp.Write); err != nil {
+			return err
+		}
+		return failures(cmp.A.Failed+cmp.B.Failed, cmp.A.Requests+cmp.B.Requests)
+	}
 	rep, err := replay.Run(ctx, cfg, w, bar.step)
 	bar.finish()
 	if rep == nil {
 		return err
 	}
+	if err := c.print(err, rep, rep.Write); err != nil {
+		return err
+	}
+	return failures(rep.Failed, rep.Requests)
+}
+
+// config is what the flags say, but for the size of blocks.
+func (c replayCmd) config() replay.Config {
+	cfg := replay.Defaults()
+	cfg.URL, cfg.Model, cfg.Key, cfg.Shape = c.URL, c.Model, c.Key, replay.Shape(c.Prompt)
+	cfg.MaxInput, cfg.MaxOutput, cfg.Speed, cfg.Users, cfg.Limit = c.MaxInput, c.MaxOutput, c.Speed, c.Users, c.Limit
+	cfg.MaxThink, cfg.Timeout, cfg.Writer.Salt = c.MaxThink, c.Timeout, c.Salt
+	if c.Words == "pseudo" {
+		cfg.Writer.Word = trace.Pseudo
+	}
+	return cfg
+}
+
+// print writes a report, also one that ended early with err.
+func (c replayCmd) print(err error, report any, write func(io.Writer)) error {
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "interrupted; this is what is known so far:")
 	}
 	if c.JSON {
 		out := json.NewEncoder(os.Stdout)
 		out.SetIndent("", "  ")
-		return out.Encode(rep)
+		return out.Encode(report)
 	}
-	rep.Write(os.Stdout)
-	if rep.Failed > 0 {
-		return fmt.Errorf("%d of %d requests failed", rep.Failed, rep.Requests)
+	write(os.Stdout)
+	return nil
+}
+
+func failures(failed, all int) error {
+	if failed > 0 {
+		return fmt.Errorf("%d of %d requests failed", failed, all)
 	}
 	return nil
+}
+
+// fit measures an engine and prints its profile.
+func (c replayCmd) fit(ctx context.Context) error {
+	cfg := c.config()
+	if cfg.Writer.BlockTokens = c.BlockTokens; c.BlockTokens == 0 {
+		cfg.Writer.BlockTokens = 64
+	}
+	if c.Salt == 0 {
+		cfg.Writer.Salt = uint64(time.Now().UnixNano()) // prompts that no cache has seen
+	}
+	plan := replay.DefaultFitPlan()
+	plan.Base.Budget, plan.Width = c.Budget, c.Width
+	if c.MaxInput > 0 {
+		plan.MaxInput = c.MaxInput
+	}
+	if c.Rounds > 1 {
+		plan.Rounds = c.Rounds
+	}
+	bar := newBar(c.JSON)
+	f, err := replay.FitProfile(ctx, cfg, plan, func(done, total int) { bar.step(done, total, nil) })
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	return c.print(nil, f, f.Write)
 }
 
 // loadWorkload reads a trace whole, up to limit requests.
