@@ -272,7 +272,7 @@ func ids(r Result) (out [][]uint32) {
 	return out
 }
 
-func cacheDir(t *testing.T) string {
+func cacheDir(t testing.TB) string {
 	if d := os.Getenv("KVASIR_CACHE"); d != "" {
 		return d
 	}
