@@ -38,6 +38,8 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// Poll is how often each engine is asked for its health and models.
 	Poll time.Duration `yaml:"poll"`
+	// State is a file that keeps what the policy has learned over a restart; "" for none.
+	State string `yaml:"state"`
 	// IndexBytes bounds the memory of the index; 0 is its default, 4 GiB.
 	IndexBytes int64 `yaml:"index_bytes"`
 	// Receipts is how many of the latest decisions are kept.

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -122,6 +124,7 @@ func (r *Router) Start(ctx context.Context) (err error) {
 		f.life = ctx
 		r.running.Go(func() { f.replica.Run(ctx) })
 	}
+	r.restore()
 	r.running.Go(func() { r.tick(ctx) })
 	r.front = &http.Server{Handler: r.proxy, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 10 * time.Minute, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug)}
 	r.running.Go(func() { r.serve("front door", r.front, r.frontLn) })
@@ -244,15 +247,63 @@ func (r *Router) Close() {
 	r.log.Info("stopped")
 }
 
+// restore gives the policy back what the last run had learned. A file that can't
+// be used costs that, and nothing else.
+func (r *Router) restore() {
+	if r.cfg.State == "" {
+		return
+	}
+	b, err := os.ReadFile(r.cfg.State)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err == nil:
+		err = r.sched.RestorePolicy(b)
+	}
+	if err != nil {
+		r.log.Warn("the policy starts without what it had learned", "file", r.cfg.State, "err", err)
+		return
+	}
+	r.log.Info("the policy goes on with what it had learned", "file", r.cfg.State)
+}
+
+// keep writes what the policy has learned, in one step.
+func (r *Router) keep() {
+	if r.cfg.State == "" {
+		return
+	}
+	b := r.sched.PolicyState()
+	if b == nil {
+		return
+	}
+	tmp := r.cfg.State + ".tmp"
+	err := os.WriteFile(tmp, b, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, r.cfg.State)
+	}
+	if err != nil {
+		r.log.Warn("what the policy has learned can't be kept", "file", r.cfg.State, "err", err)
+	}
+}
+
+// keepEvery is how often what the policy has learned is written.
+const keepEvery = 30 * time.Second
+
 // tick does once a second what is due without a request.
 func (r *Router) tick(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
+	defer r.keep()
+	kept := time.Now()
 	for {
 		select {
 		case now := <-t.C:
 			if n := r.sched.Tick(now); n > 0 {
 				r.log.Warn("bookings given up: their owners are lost", "n", n)
+			}
+			if now.Sub(kept) >= keepEvery {
+				kept = now
+				r.keep()
 			}
 		case <-ctx.Done():
 			return

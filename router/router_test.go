@@ -1,12 +1,15 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -313,4 +316,34 @@ func TestEngineDialsUs(t *testing.T) {
 		n++
 		return f.fleet().Replicas[0].Ranks[0].HeldBlocks["gpu"] > 0
 	})
+}
+
+// What a learning policy has learned is there after a restart, and a broken file
+// costs only that.
+func TestPolicyStateIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "state")
+	play := func() *testFleet {
+		f := newFleet(t, 1, func(c *config.Config) { c.State, c.Policy.Name = file, "marginal" })
+		for i := range 20 {
+			f.ask(words(320, 100*i), "")
+		}
+		return f
+	}
+	f := play()
+	f.router.keep()
+	first, err := os.ReadFile(file)
+	if err != nil || len(first) == 0 {
+		t.Fatalf("%q, %v", first, err)
+	}
+	g := newFleet(t, 1, func(c *config.Config) { c.State, c.Policy.Name = file, "marginal" })
+	if got := g.router.sched.PolicyState(); !bytes.Equal(got, first) {
+		t.Errorf("restored %q, want %q", got, first)
+	}
+	if err := os.WriteFile(file, []byte("rubbish"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := newFleet(t, 1, func(c *config.Config) { c.State, c.Policy.Name = file, "marginal" })
+	if a := h.ask("hello", ""); a.code != 200 {
+		t.Errorf("%d with a broken state file", a.code)
+	}
 }

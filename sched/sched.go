@@ -346,6 +346,30 @@ func contains(ts []kv.Target, t kv.Target) bool {
 	return false
 }
 
+// PolicyState returns what the policy has learned, in its own text form; nil if it
+// learns nothing.
+func (s *Scheduler) PolicyState() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.policy.(policy.Keeper)
+	if !ok {
+		return nil
+	}
+	return k.AppendState(nil)
+}
+
+// RestorePolicy gives the policy back what an earlier one had learned. On an error
+// it starts as if it knew nothing.
+func (s *Scheduler) RestorePolicy(state []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.policy.(policy.Keeper)
+	if !ok {
+		return fmt.Errorf("policy %s keeps no state", s.name)
+	}
+	return k.LoadState(state)
+}
+
 // Costs names the terms of the policy's costs, in the order of a receipt's Terms,
 // and their unit. Empty for a policy without costs.
 func (s *Scheduler) Costs() (terms []string, unit string) { return s.terms, s.unit }
