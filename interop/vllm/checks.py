@@ -7,6 +7,7 @@ its id, and says 'N passed, N failed'. --only runs the checks whose name has WOR
 it, after those that the fleet's start needs; it is for people who look into one."""
 
 import concurrent.futures
+import json
 import pathlib
 import signal
 import sys
@@ -84,7 +85,7 @@ class World:
     def reset(self, engine):
         """Empties an engine's prefix cache; it must be idle."""
         end = time.monotonic() + 20
-        while not fleet.json.loads(fleet.http("POST", engine.url + "/reset_prefix_cache")[2])["success"]:
+        while not json.loads(fleet.http("POST", engine.url + "/reset_prefix_cache")[2])["success"]:
             assert time.monotonic() < end, "the engine does not reset its cache, it is never idle"
             time.sleep(0.1)
 

@@ -7,11 +7,10 @@ import json
 import random
 import signal
 import socket
-import threading
 import time
 
 import fleet
-from client import Conversation, Stream, ask, chat, completion, decode, post
+from client import Conversation, Stream, ask, completion, decode, post
 from report import check
 from truth import agree, spot
 

@@ -119,7 +119,7 @@ class Engine(Process):
         except OSError:
             return False
 
-    def wait(self, limit=300):
+    def wait(self, limit=420):
         end = time.monotonic() + limit
         while not self.healthy():
             if not self.alive():

@@ -2,9 +2,8 @@
 history and by load, eviction, reset."""
 
 import random
-import time
 
-from client import Conversation, Stream, ask, chat, completion, decode, words
+from client import Conversation, Stream, ask, completion
 from report import check
 
 
