@@ -49,6 +49,7 @@ func markdown(w io.Writer, done []*outcome, ref []refRow) error {
 	d.p("# Every policy on every workload\n\nWritten by `make experiments`; change nothing here by hand (the words are in experiments/words.md).\n\n%s\n", strings.TrimSpace(words))
 	d.goals()
 	d.rivals()
+	d.learning()
 	d.controls()
 	d.rl()
 	d.faults()
@@ -175,6 +176,25 @@ func times(f float64) string {
 		return fmt.Sprintf("%.0f", f)
 	}
 	return fmt.Sprintf("%.2f", f)
+}
+
+// learning compares constants that marginal learns with the engine's true ones.
+func (d *doc) learning() {
+	d.p("\n## What marginal loses by learning\n\nmarginal learns the engine's constants from its own requests, beginning with a guess; `marginal:known` is given them. Change in %% by learning, means over the seeds that both were played with.\n")
+	d.head("cell", "TTFT mean", "TTFT p95", "E2E mean", "hit rate, points", "fullest % learned", "known")
+	var lt, le float64
+	n := 0
+	for _, o := range d.done {
+		m, k := o.of("marginal"), o.of("marginal:known")
+		if m == nil || k == nil {
+			continue
+		}
+		d.p("| %s | %s | %s | %s | %+.1f | %.1f | %.1f |\n", o.cell.title, percent(m.ttft, k.ttft), percent(m.ttft95, k.ttft95), percent(m.e2e, k.e2e), 100*(m.hit-k.hit), 100*m.maxShare, 100*k.maxShare)
+		lt, le, n = lt+math.Log(m.ttft/k.ttft), le+math.Log(m.e2e/k.e2e), n+1
+	}
+	if n > 0 {
+		d.p("| geometric mean of %d | %+.1f | | %+.1f | | | |\n", n, 100*(math.Exp(lt/float64(n))-1), 100*(math.Exp(le/float64(n))-1))
+	}
 }
 
 // controls has the cells without anything to reuse.

@@ -13,6 +13,9 @@
 //	             the turn before has ended; a user whose session is over takes
 //	             the next one.
 //
+// Compare plays one workload on two endpoints in turn, and FitProfile measures one
+// engine with a series of its own and fits the constants of package model to it.
+//
 // Prompts are made of words (or token ids) such that equal block ids give equal
 // text: prefixes are shared exactly as they were recorded.
 package replay

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,10 @@ type Fit struct {
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// A Point is one measurement of the series, the median of its rounds. A Step point
-// is the time between tokens while Requests decode with Context tokens in all; a
-// prefill point the time to first token of a prompt.
+// A Point is one measurement of the series. A step is the time between tokens while
+// Requests decode with Context tokens in all, the median of its rounds; otherwise it
+// is the time to first token of a prompt, the lower quartile: what comes in between
+// only ever makes it later.
 type Point struct {
 	Step     bool    `json:"step"`
 	Requests int     `json:"requests,omitempty"` // decoding
@@ -158,7 +160,11 @@ func fit(ctx context.Context, plan FitPlan, per int, ask probe, progress func(do
 		}
 		var got []Point
 		base := own
-		for range plan.Rounds {
+		rounds := plan.Rounds
+		if !t.step {
+			rounds = 2*rounds - 1 // cheap, and one event each
+		}
+		for range rounds {
 			if !t.step {
 				base = own // a first token is measured with a fresh prompt; a step's prompts may be cached
 			}
@@ -183,7 +189,7 @@ func fit(ctx context.Context, plan FitPlan, per int, ask probe, progress func(do
 		if len(got) == 0 {
 			f.Notes = append(f.Notes, fmt.Sprintf("%d requests of %d tokens never decoded all at the same time (fewer sequences or blocks than that?): left out", t.n, t.input))
 		} else {
-			f.Points = append(f.Points, middle(got))
+			f.Points = append(f.Points, typical(got))
 		}
 		if progress != nil {
 			progress(i+1, len(list))
@@ -192,10 +198,15 @@ func fit(ctx context.Context, plan FitPlan, per int, ask probe, progress func(do
 	return f, f.solve()
 }
 
-// middle returns the point with the median measurement.
-func middle(got []Point) Point {
-	slices.SortFunc(got, func(a, b Point) int { return int(math.Copysign(1, a.Measured-b.Measured)) })
-	x := got[(len(got)-1)/2]
+// typical returns the point with the median measurement of steps, with the lower
+// quartile of first tokens.
+func typical(got []Point) Point {
+	slices.SortFunc(got, func(a, b Point) int { return cmp.Compare(a.Measured, b.Measured) })
+	i := (len(got) - 1) / 2
+	if !got[0].Step {
+		i = (len(got) - 1) / 4
+	}
+	x := got[i]
 	x.Rounds = len(got)
 	return x
 }
