@@ -19,6 +19,8 @@ func (m *Model) Explain(r *Request) (rendered string, res Result, err error) {
 	}
 	if res := IDs(None).Tokens(context.Background(), r); len(res.Prompts) > 0 {
 		return "", res, nil
+	} else if res.Refused {
+		return "", res, errors.New(res.Why)
 	}
 	l := &Local{}
 	if res, err = l.make(m, r); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"kvasir/token/chat"
 )
 
 // IDs takes prompts that are token ids as they are and hands everything else to
@@ -15,7 +17,9 @@ func IDs(next Source) Source {
 		if r.Endpoint != Completions && r.Endpoint != Embeddings {
 			return next.Tokens(ctx, r)
 		}
-		var prompt, salt, cut jsontext.Value
+		var prompt, cut jsontext.Value
+		res := Result{Source: "ids"}
+		odd := false
 		name := "prompt"
 		if r.Endpoint == Embeddings {
 			name = "input"
@@ -27,7 +31,9 @@ func IDs(next Source) Source {
 					return errNotIDs // and no need to read on
 				}
 			case "cache_salt":
-				salt = v
+				return readSalt(v, &res.Salt)
+			case "add_special_tokens":
+				odd = v.Kind() != 't' && v.Kind() != 'f'
 			case "truncate_prompt_tokens":
 				cut = v
 			}
@@ -36,27 +42,40 @@ func IDs(next Source) Source {
 		if err == errNotIDs {
 			return next.Tokens(ctx, r)
 		}
+		var refused *chat.Refused
+		if errors.As(err, &refused) {
+			return Result{Why: err.Error(), Refused: true}
+		}
 		if err != nil {
 			return Result{Why: "body: " + err.Error()}
 		}
-		if !isNull(cut) || isNull(prompt) {
+		if odd || !isNull(cut) || isNull(prompt) {
 			return next.Tokens(ctx, r)
 		}
-		ps, err := idPrompts(prompt)
+		res.Prompts, err = idPrompts(prompt)
 		if errors.Is(err, errNotIDs) {
 			return next.Tokens(ctx, r)
 		}
 		if err != nil {
 			return Result{Why: err.Error()}
 		}
-		res := Result{Prompts: ps, Source: "ids"}
-		if salt.Kind() == '"' {
-			s, err := jsontext.AppendUnquote(nil, salt)
-			if err != nil {
-				return Result{Why: "cache_salt: " + err.Error()}
+		for i := range res.Prompts {
+			if len(res.Prompts[i].IDs) == 0 {
+				return Result{Why: errEmpty.Error(), Refused: true}
 			}
-			res.Salt = string(s)
 		}
 		return res
 	})
+}
+
+// readSalt reads cache_salt, which vLLM refuses when it is empty or no text.
+func readSalt(v jsontext.Value, to *string) error {
+	if isNull(v) {
+		*to = ""
+		return nil
+	}
+	if v.Kind() != '"' || len(v) == 2 {
+		return &chat.Refused{Stage: "request", Reason: "cache_salt is not a text of 1 to 1024 characters"}
+	}
+	return unquote(v, to)
 }

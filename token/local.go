@@ -183,6 +183,9 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 	if ids, err = l.truncate(m, p.Truncate, ids); err != nil {
 		return Result{}, err
 	}
+	if len(ids) == 0 {
+		return Result{}, errEmpty
+	}
 	return Result{Prompts: []Prompt{{IDs: ids}}, Salt: p.Salt, Source: "local"}, nil
 }
 
@@ -228,9 +231,12 @@ func (l *Local) completion(m *Model, body []byte) (Result, error) {
 			texts, err = textPrompts(v)
 			return err
 		case "add_special_tokens":
-			special = v.Kind() != 'f'
+			special = v.Kind() == 't'
+			if !special && v.Kind() != 'f' { // pydantic also takes "no", 1, ...
+				return errors.New("add_special_tokens is not true or false")
+			}
 		case "cache_salt":
-			return unquote(v, &res.Salt)
+			return readSalt(v, &res.Salt)
 		case "truncate_prompt_tokens", "prompt_embeds", "suffix", "truncation_side":
 			if !isNull(v) {
 				return fmt.Errorf("%q changes the prompt in a way that only the engine knows", k)
@@ -245,10 +251,17 @@ func (l *Local) completion(m *Model, body []byte) (Result, error) {
 		return Result{}, errors.New("the request has no prompt of text")
 	}
 	for _, t := range texts {
-		res.Prompts = append(res.Prompts, Prompt{IDs: l.encode(m, t, special)})
+		ids := l.encode(m, t, special)
+		if len(ids) == 0 {
+			return Result{}, errEmpty
+		}
+		res.Prompts = append(res.Prompts, Prompt{IDs: ids})
 	}
 	return res, nil
 }
+
+// errEmpty is vLLM's answer to a prompt without tokens, whatever made it empty.
+var errEmpty = &chat.Refused{Stage: "render", Reason: "a prompt without tokens"}
 
 var errNotText = errors.New("the prompt is neither a text nor a list of texts")
 

@@ -122,7 +122,7 @@ func TestPrefixesConcurrently(t *testing.T) {
 }
 
 // small is a tokenizer that is in the repository.
-func small(t *testing.T) *bpe.Tokenizer {
+func small(t testing.TB) *bpe.Tokenizer {
 	t.Helper()
 	files, _ := filepath.Glob("bpe/testdata/small/*.json")
 	for _, f := range files {
@@ -172,6 +172,16 @@ func TestLocalCompletions(t *testing.T) {
 	for _, body := range []string{`{"prompt":"x","truncate_prompt_tokens":3}`, `{"prompt":{}}`, `{}`, `{"prompt":"\ud800"}`, `{"prompt":[1,2]}`} {
 		if res := ask(Completions, body); len(res.Prompts) > 0 || !strings.Contains(res.Why, "next") {
 			t.Errorf("%s: %+v, want it to be handed on", body, res)
+		}
+	}
+	for _, body := range []string{`{"prompt":"x","add_special_tokens":"no"}`, `{"prompt":"x","add_special_tokens":null}`} {
+		if res := ask(Completions, body); len(res.Prompts) > 0 || res.Refused || !strings.Contains(res.Why, "add_special_tokens") {
+			t.Errorf("%s: %+v, want the engine to say", body, res)
+		}
+	}
+	for _, body := range []string{`{"prompt":"","add_special_tokens":false}`, `{"prompt":["x",""],"add_special_tokens":false}`, `{"prompt":"x","cache_salt":""}`, `{"prompt":"x","cache_salt":7}`} {
+		if res := ask(Completions, body); len(res.Prompts) > 0 || !res.Refused {
+			t.Errorf("%s: %+v, want it refused as by vLLM", body, res)
 		}
 	}
 	if res := ask(Chat, `{"messages":[]}`); !strings.Contains(res.Why, "no template") {

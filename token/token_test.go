@@ -175,7 +175,10 @@ func TestIDs(t *testing.T) {
 	}{
 		{`{"prompt":[1,2,3]}`, "[[1 2 3]]"},
 		{` { "prompt" : [ [ 1 , 2 ] , [ 3 ] ] } `, "[[1 2] [3]]"},
-		{`{"prompt":[]}`, "[[]]"},
+		{`{"prompt":[]}`, "the engine refuses this request: a prompt without tokens"},
+		{`{"prompt":[[1],[]]}`, "the engine refuses this request: a prompt without tokens"},
+		{`{"prompt":[1],"cache_salt":""}`, "the engine refuses this request: cache_salt"},
+		{`{"prompt":[1],"add_special_tokens":null}`, "next"},
 		{`{"prompt":[4294967295]}`, "[[4294967295]]"},
 		{`{"prompt":[4294967296]}`, "token id 4294967296: want 0 to 4294967295"},
 		{`{"prompt":"text"}`, "next"},

@@ -158,18 +158,20 @@ class Maker:
         return q
 
     def completion(self):
-        q = {"model": "tiny-qwen3", "prompt": self.text() or "x", "max_tokens": 4}
+        q = {"model": "tiny-qwen3", "prompt": self.text(), "max_tokens": 4}
         kind = self.r.random()
         if kind < 0.2:
-            q["prompt"] = [self.text() or "x" for _ in range(self.r.randrange(1, 4))]
+            q["prompt"] = [self.text() for _ in range(self.r.randrange(1, 4))]
         elif kind < 0.3:
             q["prompt"] = [self.r.randrange(1, 5000) for _ in range(self.r.randrange(1, 50))]
         elif kind < 0.35:
             q["prompt"] = [[self.r.randrange(1, 5000) for _ in range(5)] for _ in range(2)]
         if self.chance(0.2):
-            q["add_special_tokens"] = self.pick(True, False)
+            q["add_special_tokens"] = self.pick(True, False, True, False, "no", None)
         if self.chance(0.1):
-            q["cache_salt"] = "tenant"
+            q["cache_salt"] = self.pick("tenant", "", None, 7)
+        if self.chance(0.1):
+            q.update(self.pick({"echo": True}, {"suffix": "x"}, {"truncate_prompt_tokens": 3}, {"prompt": None}, {"prompt": []}, {"suffix": None}))
         return q
 
     def odd(self):
