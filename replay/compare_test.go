@@ -133,8 +133,8 @@ func TestInterruptedRunsSayWhatIsKnown(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || rep == nil {
 			t.Fatalf("report %v, error %v; want a report and canceled", rep, err)
 		}
-		if rep.Requests != 3 || rep.Failed != 0 || rep.TTFT.N != 3 {
-			t.Errorf("closed %v: %d requests, %d failed (%q), want the 3 that had ended", closed, rep.Requests, rep.Failed, rep.Errors)
+		if rep.Requests != 3 || rep.Failed != 0 || rep.Left != 0 || rep.TTFT.N != 3 {
+			t.Errorf("closed %v: %d requests, %d failed (%q), %d left out, want the 3 that had ended", closed, rep.Requests, rep.Failed, rep.Errors, rep.Left)
 		}
 		var out bytes.Buffer
 		rep.Write(&out)

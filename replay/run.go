@@ -165,6 +165,9 @@ func (p *player) session(ctx context.Context, s *trace.Session) {
 		x.own, x.session = uint64(own), s.ID
 		sample := p.play(ctx, x, time.Since(p.start))
 		p.done(ctx, sample)
+		if ctx.Err() != nil {
+			return // interrupted: what follows was not left out, it was never reached
+		}
 		if sample.Err != "" {
 			p.leave(len(s.Turns) - i - 1)
 			return
