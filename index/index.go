@@ -117,6 +117,9 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 	}
 	if ev.Target >= kv.MaxTargets || ev.Tier >= kv.NumTiers || ev.Kind > kv.Cleared || ev.Source > kv.Dispatch {
 		r.skip(BadTarget, n)
+		ix.lock()
+		ix.totals.add(&r)
+		ix.mu.Unlock()
 		return r
 	}
 	t := ix.target(ev.Target)

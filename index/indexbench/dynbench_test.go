@@ -54,3 +54,23 @@ func TestDynbenchFull(t *testing.T) {
 	b, _ := json.MarshalIndent(res, "", " ")
 	t.Logf("%s", b)
 }
+
+// TestGrowth prints how lookups fare from 1 M to 30 M memberships (with
+// -dynbench), or checks a small run.
+func TestGrowth(t *testing.T) {
+	d, sizes := Dynbench{Targets: 4, Seqs: 1, Blocks: 50, Queries: 20}, []int{500, 5000}
+	if *full {
+		d, sizes = Dynbench{Targets: *targets, Seqs: 1, Blocks: *blocks, Queries: *queries}, []int{1e6, 3e7}
+	}
+	g, err := d.Grow(sizes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range g.Lookup {
+		if l.Matched != d.Targets || l.Deepest != d.Blocks || g.Memberships[i] < sizes[i] {
+			t.Errorf("at %d memberships: %+v", g.Memberships[i], l)
+		}
+	}
+	b, _ := json.Marshal(g)
+	t.Logf("%s", b)
+}
