@@ -20,8 +20,8 @@ type LocalConfig struct {
 	// CacheBytes bounds the memory for the ids of texts' beginnings. Default
 	// 256 MiB; negative keeps none.
 	CacheBytes int64 `yaml:"cache_bytes"`
-	// Verify compares one in so many requests, token by token, with the engine's
-	// render. Default 200; negative: none.
+	// Verify compares a model's first 8 requests and then one in so many, token by
+	// token, with the engine's render. Default 200; negative: none.
 	Verify int `yaml:"verify"`
 }
 
@@ -52,7 +52,18 @@ type Model struct {
 	after  []uint32 // and after
 	maxLen int
 	space  uint64 // in the prefix cache: one for each tokenizer, so that models with equal files share pieces
+	made   atomic.Uint64
 	proof  proof
+}
+
+// firstChecks is how many of a model's first requests are compared whatever the
+// sample: what is wrong from the start shows at once.
+const firstChecks = 8
+
+// due says whether the next request is one to compare.
+func (m *Model) due(every uint64) bool {
+	n := m.made.Add(1)
+	return n <= firstChecks || n%every == 0
 }
 
 // NewModel joins a tokenizer and a renderer. renderer may be nil: then noChat says
@@ -95,8 +106,7 @@ func equalIDs(a, b []uint32) bool {
 type Local struct {
 	cfg    LocalConfig
 	next   Source
-	prefix *prefixes // nil: none
-	turn   atomic.Uint64
+	prefix *prefixes      // nil: none
 	report func(Mismatch) // nil: nobody
 	asking chan struct{}  // one comparison at a time
 
@@ -146,7 +156,7 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 	var refused *chat.Refused
 	switch {
 	case err == nil:
-		if l.cfg.Verify > 0 && l.turn.Add(1)%uint64(l.cfg.Verify) == 0 {
+		if l.cfg.Verify > 0 && m.due(uint64(l.cfg.Verify)) {
 			l.verify(ctx, m, r, res)
 		}
 		return res

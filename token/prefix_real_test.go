@@ -82,7 +82,11 @@ func TestPrefixesWithRealTokenizers(t *testing.T) {
 					// Both workers make the same texts at first.
 					r := rand.New(rand.NewPCG(uint64(i), 9))
 					var known [][]byte
-					for n := range 120 {
+					texts := 120
+					if raceEnabled { // ten times as slow
+						texts = 40
+					}
+					for n := range texts {
 						if n == 20 {
 							r = rand.New(rand.NewPCG(uint64(i), 10+uint64(worker)))
 						}

@@ -202,7 +202,7 @@ func (r *Remote) askOne(ctx context.Context, q *Request, base, path string) (Res
 				return Result{}, &refusedError{path, code}
 			}
 			r.setAbsent(base + path)
-		case code >= 400 && code < 500:
+		case code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests:
 			return Result{}, &refusedError{path, code}
 		default:
 			return Result{}, fmt.Errorf("render: %s answered %d", base+path, code)
