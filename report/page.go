@@ -34,6 +34,8 @@ Times to first token (TTFT) and of whole requests (E2E) are what clients see. Ro
 {{range .Loads}}<div><h3>Load per replica: {{.Policy}}</h3>{{.SVG}}</div>{{end}}
 </div>
 {{end}}
-{{if .Scale}}<h2>Cost of scale</h2><p class="note">The same workload, its rate scaled with the fleet.</p>{{.Scale}}{{end}}
+{{if .Scales}}<h2>Cost of scale</h2><p class="note">The same input on fleets of different size.</p><div class="plots">
+{{range .Scales}}<div><h3>{{.Policy}}</h3>{{.SVG}}</div>{{end}}
+</div>{{end}}
 </body></html>
 `

@@ -47,7 +47,7 @@ func Write(w io.Writer, title string, r sim.Report) error {
 	for i := range groups {
 		groups[i].draw()
 	}
-	return page.Execute(w, map[string]any{"Title": title, "Groups": groups, "Stopped": r.Stopped, "Scale": scale(groups)})
+	return page.Execute(w, map[string]any{"Title": title, "Groups": groups, "Stopped": r.Stopped, "Scales": scales(groups)})
 }
 
 // split averages seeds and sorts runs into groups of input, profile and fleet.
@@ -125,38 +125,53 @@ func (g *group) draw() {
 	}
 }
 
-// scale draws mean E2E over the number of replicas, where several were played.
-func scale(groups []group) template.HTML {
-	by := map[string]map[int]float64{}
-	var sizes []int
+// scales draws, for each input and profile that was played on several fleets, mean
+// E2E over the number of replicas.
+func scales(groups []group) (out []load) {
+	type key struct{ input, profile string }
+	var keys []key
+	by := map[key][]row{}
 	for _, g := range groups {
 		for _, r := range g.Rows {
-			if by[r.Policy] == nil {
-				by[r.Policy] = map[int]float64{}
+			k := key{r.Input, r.Profile}
+			if by[k] == nil {
+				keys = append(keys, k)
 			}
-			by[r.Policy][r.Replicas] = r.E2E
-			if !slices.Contains(sizes, r.Replicas) {
-				sizes = append(sizes, r.Replicas)
-			}
+			by[k] = append(by[k], r)
+		}
+	}
+	for _, k := range keys {
+		if svg := scale(by[k]); svg != "" {
+			out = append(out, load{k.input + ", profile " + k.profile, svg})
+		}
+	}
+	return out
+}
+
+func scale(rows []row) template.HTML {
+	by := map[string][][2]float64{}
+	var sizes []int
+	var names []string
+	for _, r := range rows {
+		if by[r.Policy] == nil {
+			names = append(names, r.Policy)
+		}
+		by[r.Policy] = append(by[r.Policy], [2]float64{float64(r.Replicas), r.E2E})
+		if !slices.Contains(sizes, r.Replicas) {
+			sizes = append(sizes, r.Replicas)
 		}
 	}
 	if len(sizes) < 2 {
 		return ""
 	}
 	slices.Sort(sizes)
-	names := make([]string, 0, len(by))
-	for n := range by {
-		names = append(names, n)
-	}
 	slices.Sort(names)
 	p := newPlot("replicas", "mean E2E, s", float64(sizes[0]), float64(sizes[len(sizes)-1]), 0, 0)
 	for i, n := range names {
-		var pts [][2]float64
-		for _, s := range sizes {
-			if y, ok := by[n][s]; ok {
-				pts = append(pts, [2]float64{float64(s), y})
-				p.y1 = max(p.y1, y)
-			}
+		pts := by[n]
+		slices.SortFunc(pts, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })
+		for _, q := range pts {
+			p.y1 = max(p.y1, q[1])
 		}
 		p.lines = append(p.lines, line{n, color(i, len(names)), pts})
 	}

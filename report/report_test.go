@@ -57,6 +57,21 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// Two inputs on two fleets each are two plots of scale.
+func TestScales(t *testing.T) {
+	var rep sim.Report
+	for _, in := range []string{"a", "b"} {
+		for _, n := range []int{4, 8} {
+			x := result("p", n, 1, float64(n))
+			x.Input = in
+			rep.Runs = append(rep.Runs, x)
+		}
+	}
+	if got := scales(split(rep.Runs)); len(got) != 2 || got[0].Policy != "a, profile 8b" {
+		t.Errorf("%d plots, want one for each input", len(got))
+	}
+}
+
 // Odd inputs draw an empty plot, and nothing panics.
 func TestOddReports(t *testing.T) {
 	odd := result("x", 1, 1, math.NaN())
