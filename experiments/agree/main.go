@@ -138,15 +138,15 @@ func play(ctx context.Context, o options, p model.Profile) (rep *replay.Report, 
 		cfg.Engines = append(cfg.Engines, config.Engine{URL: e.URL()})
 	}
 	life, end := context.WithCancel(ctx)
-	defer end()
 	r, err := router.New(cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), "agree")
 	if err != nil {
+		end()
 		return nil, err
 	}
+	defer func() { end(); r.Close() }()
 	if err := r.Start(life); err != nil {
 		return nil, err
 	}
-	defer r.Close()
 	if err := r.Ready(ctx, o.replicas, 30*time.Second); err != nil {
 		return nil, err
 	}
