@@ -183,12 +183,16 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 		return Result{}, err
 	}
 	var ids []uint32
-	if p.Parts != nil {
-		if ids, err = p.Encode(nil, m.tok); err != nil {
-			return Result{}, err
-		}
-	} else {
+	switch {
+	case p.Parts == nil:
 		ids = l.encode(m, p.Text, p.AddSpecialTokens)
+	case l.prefix == nil:
+		ids, err = p.Encode(nil, m.tok)
+	default:
+		ids, err = l.prefix.encodeParts(nil, m.tok, m.space, p.Parts)
+	}
+	if err != nil {
+		return Result{}, err
 	}
 	if ids, err = l.truncate(m, p.Truncate, ids); err != nil {
 		return Result{}, err

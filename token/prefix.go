@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
+
+	"kvasir/token/chat"
 )
 
 // An encoder is what the prefix cache needs of a tokenizer; *bpe.Tokenizer is one.
@@ -85,21 +88,76 @@ func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte, 
 	w := walks.Get().(*walk)
 	defer w.release()
 	key := pieceKey{space, ^space}
-	at, n := 0, 0
+	at := 0
 	for end := cut(enc, text, 0); end > 0; end = cut(enc, text, at) {
 		key = p.next(key, text[at:end])
 		x := p.get(key)
 		if x == nil {
 			w.ids = enc.Encode(w.ids[:0], text[at:end], false)
-			x = &piece{key: key, ids: append(make([]uint32, 0, len(w.ids)), w.ids...)}
-			p.put(x)
+			x = p.keep(key, w.ids)
 		}
 		w.found = append(w.found, x)
-		n += len(x.ids)
 		at = end
 	}
 	w.ids = enc.Encode(w.ids[:0], text[at:], false)
-	dst = slices.Grow(dst, n+len(w.ids)+slack)
+	return w.join(dst, slack)
+}
+
+// encodeParts is encode for a prompt whose parts are encoded one by one: a piece
+// is as many whole parts as make up pieceSize.
+func (p *prefixes) encodeParts(dst []uint32, enc chat.Encoder, space uint64, parts []chat.Part) ([]uint32, error) {
+	w := walks.Get().(*walk)
+	defer w.release()
+	key := pieceKey{^space, space} // no text has this beginning
+	at, size := 0, 0
+	for i := range parts {
+		text := parts[i].Text
+		if parts[i].Control {
+			key[0]++
+		}
+		key = p.next(key, unsafe.Slice(unsafe.StringData(text), len(text)))
+		if size += len(text); size < pieceSize {
+			continue
+		}
+		x := p.get(key)
+		if x == nil {
+			var err error
+			if w.ids, err = encodeEach(w.ids[:0], enc, parts[at:i+1]); err != nil {
+				return nil, err
+			}
+			x = p.keep(key, w.ids)
+		}
+		w.found = append(w.found, x)
+		at, size = i+1, 0
+	}
+	var err error
+	if w.ids, err = encodeEach(w.ids[:0], enc, parts[at:]); err != nil {
+		return nil, err
+	}
+	return w.join(dst, 0), nil
+}
+
+func encodeEach(dst []uint32, enc chat.Encoder, parts []chat.Part) ([]uint32, error) {
+	if len(parts) == 0 {
+		return dst, nil
+	}
+	return (&chat.Prompt{Parts: parts}).Encode(dst, enc)
+}
+
+// keep makes a piece of ids, which it copies.
+func (p *prefixes) keep(key pieceKey, ids []uint32) *piece {
+	x := &piece{key: key, ids: append(make([]uint32, 0, len(ids)), ids...)}
+	p.put(x)
+	return x
+}
+
+// join appends the ids of the pieces that were found, and those in w.ids.
+func (w *walk) join(dst []uint32, slack int) []uint32 {
+	n := len(w.ids) + slack
+	for _, x := range w.found {
+		n += len(x.ids)
+	}
+	dst = slices.Grow(dst, n)
 	for _, x := range w.found {
 		dst = append(dst, x.ids...)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"kvasir/token/bpe"
+	"kvasir/token/chat"
 )
 
 var families = []string{
@@ -137,6 +138,51 @@ func edited(r *rand.Rand, known [][]byte) []byte {
 		return slices.Concat(old[:at], []byte(snippets[r.IntN(len(snippets))]), old[at:])
 	}
 	return slices.Concat(old, fresh)
+}
+
+// The same for prompts in parts, as gpt-oss and Mistral have them.
+func TestPartsWithRealTokenizers(t *testing.T) {
+	for i, family := range []string{"gptoss", "mistral_tekken"} {
+		t.Run(family, func(t *testing.T) {
+			tok := realTokenizer(t, family)
+			control := "<|start|>"
+			if family == "mistral_tekken" {
+				control = "[INST]"
+			}
+			p := newPrefixes(512 << 10)
+			r := rand.New(rand.NewPCG(uint64(i), 12))
+			var parts []chat.Part
+			for n := range 100 {
+				parts = slices.Clone(parts[:r.IntN(len(parts)+1)])
+				for range r.IntN(30) {
+					x := chat.Part{Text: string(randomReal(r, r.IntN(400)))}
+					if r.IntN(3) == 0 {
+						x = chat.Part{Text: control, Control: true}
+					} else if r.IntN(10) == 0 { // the same text, but no control token
+						x.Text = control
+					}
+					parts = append(parts, x)
+				}
+				if len(parts) == 0 {
+					continue
+				}
+				want, err := (&chat.Prompt{Parts: parts}).Encode(nil, tok)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := p.encodeParts(nil, tok, 1, parts)
+				if err != nil || !slices.Equal(got, want) {
+					t.Fatalf("prompt %d of %d parts: the ids differ from those of each part (%v)", n, len(parts), err)
+				}
+			}
+			if s := p.snapshot(); s.Hits == 0 {
+				t.Errorf("no piece was ever found: %+v", s)
+			}
+			if _, err := p.encodeParts(nil, tok, 1, []chat.Part{{Text: "<|no such token|>", Control: true}}); err == nil {
+				t.Error("an unknown control token was encoded")
+			}
+		})
+	}
 }
 
 // A counting encoder never finds a safe place, and counts where it looks.
