@@ -26,10 +26,6 @@ const (
 	firstSpaced  = firstWord + numWords
 	firstSpecial = firstSpaced + numWords
 	vocabulary   = firstSpecial + 3
-
-	imStart   = firstSpecial
-	imEnd     = firstSpecial + 1
-	endOfText = firstSpecial + 2
 )
 
 var specials = [...]string{"<|im_start|>", "<|im_end|>", "<|endoftext|>"}
