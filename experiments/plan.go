@@ -18,6 +18,7 @@ type cell struct {
 	input    sim.Input
 	replicas int
 	profile  model.Profile
+	kv       int // tokens of cache per replica; 0: the profile's
 	faults   sim.Faults
 	arms     []string
 	curves   bool
@@ -135,6 +136,13 @@ func plan(cells, traces string) []cell {
 	for _, rate := range []float64{1, 2.5} {
 		add(cell{key: fmt.Sprint("hot_prefix-", rate), group: others, title: fmt.Sprintf("hot_prefix, %g/s per replica", rate), gen: fmt.Sprintf("hot_prefix:rate=%g", rate), replicas: 8})
 	}
+	// What neither marginal nor steer was tuned on: long sessions of agents, and caches
+	// that are too small for what is going on.
+	add(cell{key: "agent_serial", group: others, title: "agent_serial, 6 users per replica", gen: "agent_serial", replicas: 8})
+	add(cell{key: "scarce-claude_code", group: others, title: "claude_code, caches of 250,000 tokens", input: closed(3, 8), replicas: 8, kv: 250_000})
+	add(cell{key: "scarce-conv", group: others, title: "conv 1.8x, caches of 250,000 tokens", input: open("conv", 1.8), replicas: 8, kv: 250_000})
+	add(cell{key: "half-tool", group: others, title: "tool 1.1x", input: open("tool", 1.1), replicas: 8})
+	add(cell{key: "diurnal", group: others, title: "diurnal conversations, 1.2/s per replica", gen: "diurnal:rate=1.2", replicas: 8})
 	grid(4, model.Profile70B, moreCells)
 	grid(8, model.Profile8B, moreCells)
 	grid(16, model.Profile70B, moreCells)

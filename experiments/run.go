@@ -126,7 +126,7 @@ func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say
 		for len(todo) > 0 { // a few at a time, so that little is lost by an interruption
 			n := min(8, len(todo))
 			say(fmt.Sprintf("%s, seed %d: %d policies", c.key, seed, len(todo)))
-			rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: todo[:n], Replicas: c.replicas, Profile: c.profile, Seeds: []uint64{seed},
+			rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: todo[:n], Replicas: c.replicas, Profile: c.profile, KVTokens: c.kv, Seeds: []uint64{seed},
 				Faults: c.faults, Curves: c.curves && seed == 1})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.key, err)
