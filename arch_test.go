@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"config":          {"policy", "proxy", "token", "token/files"},
 	"router":          {"kv", "fleet", "index", "load", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},
 	"modelserver":     {"kv", "model", "zmtp"},
-	"replay":          {"trace"},
+	"replay":          {"trace", "model"},
 	"trace":           {"kv", "sched"},
 	"trace/demo":      {"trace"},
 
