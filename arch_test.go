@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"proxy":           {"kv", "sched", "token", "fleet"},
 	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet"},
-	"config":          {"policy", "proxy", "token", "token/files"},
+	"config":          {"kv", "index", "policy", "proxy", "token", "token/files"},
 	"router":          {"kv", "fleet", "index", "load", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},
 	"modelserver":     {"kv", "model", "zmtp"},
 	"replay":          {"trace", "model"},

@@ -15,6 +15,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"kvasir/index"
+	"kvasir/kv"
 	"kvasir/policy"
 	"kvasir/proxy"
 	"kvasir/token"
@@ -77,6 +79,25 @@ type Engine struct {
 	Events string `yaml:"events"` // tcp://HOST:PORT of its KV events (rank 0; rank r at PORT+r), "off" for none, "listen" if the engine dials events_listen, "" to ask the engine
 	Replay string `yaml:"replay"` // tcp://HOST:PORT of the replay service (rank 0)
 	Ranks  int    `yaml:"ranks"`  // data-parallel ranks, 0 to ask the engine
+
+	// Copies says what the engine's removals mean where a block has several copies:
+	// auto, refcount (each removal is one copy), last-copy or first-remove.
+	Copies string `yaml:"copies"`
+	// HostBlocks and DiskBlocks are the sizes per rank of lower tiers whose removals
+	// the engine does not report; 0 for none such.
+	HostBlocks int `yaml:"host_blocks"`
+	DiskBlocks int `yaml:"disk_blocks"`
+}
+
+// Index returns how the index has to read the engine's events.
+func (e Engine) Index() (index.TargetConfig, error) {
+	var c index.TargetConfig
+	var err error
+	if e.Copies != "" {
+		c.Copies, err = index.ParseCopyMode(e.Copies)
+	}
+	c.Tiers[kv.Host].Blocks, c.Tiers[kv.Disk].Blocks = e.HostBlocks, e.DiskBlocks
+	return c, err
 }
 
 // Defaults returns the configuration of a router that is told only its engines.
@@ -191,6 +212,12 @@ func (e Engine) validate() error {
 	}
 	if e.Replay != "" && (e.Events == "" || e.Events == "off") {
 		return fmt.Errorf("replay: %q, but events is %q: give both, or neither to ask the engine", e.Replay, e.Events)
+	}
+	if _, err := e.Index(); err != nil {
+		return fmt.Errorf("copies: %q, want auto, refcount, last-copy or first-remove", e.Copies)
+	}
+	if e.HostBlocks < 0 || e.DiskBlocks < 0 || e.HostBlocks > 1<<30 || e.DiskBlocks > 1<<30 {
+		return fmt.Errorf("host_blocks and disk_blocks: %d and %d, want 0 to %d", e.HostBlocks, e.DiskBlocks, 1<<30)
 	}
 	if e.Ranks < 0 || e.Ranks > 1024 {
 		return fmt.Errorf("ranks: %d, want 0 (ask the engine) to 1024", e.Ranks)

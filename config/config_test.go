@@ -67,6 +67,8 @@ func TestErrors(t *testing.T) {
 		{engines + "tokens: {mode: sometimes}\n", `tokens.mode: "sometimes", want auto, remote or off`},
 		{"engines: [{url: http://a:1, events: nowhere}]\n", `engines[0]: events: "nowhere", want tcp://`},
 		{"engines: [{url: http://a:1, replay: tcp://a:2}]\n", "give both"},
+		{"engines: [{url: http://a:1, copies: some}]\n", `copies: "some", want auto, refcount`},
+		{"engines: [{url: http://a:1, host_blocks: -1}]\n", "host_blocks and disk_blocks: -1"},
 		{"engines: [{url: http://a:1, events: listen}]\n", "events_listen is empty"},
 		{engines + "index_bytes: 5\n", "index_bytes: 5, want"},
 	} {
@@ -79,7 +81,7 @@ func TestErrors(t *testing.T) {
 
 func TestParseEngine(t *testing.T) {
 	e, err := ParseEngine("http://a:1,events=tcp://a:2,replay=tcp://a:3,ranks=4")
-	if err != nil || e != (Engine{"http://a:1", "tcp://a:2", "tcp://a:3", 4}) {
+	if err != nil || e != (Engine{URL: "http://a:1", Events: "tcp://a:2", Replay: "tcp://a:3", Ranks: 4}) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, bad := range []string{"http://a:1,events", "http://a:1,ranks=x", "http://a:1,port=3", "http://a:1,ranks=-1"} {

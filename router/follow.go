@@ -11,6 +11,7 @@ import (
 
 	"kvasir/engine"
 	"kvasir/fleet"
+	"kvasir/index"
 	"kvasir/kv"
 	"kvasir/proxy"
 	"kvasir/sched"
@@ -22,6 +23,7 @@ type follower struct {
 	id      int // in the table
 	name    string
 	replica *engine.Replica
+	index   index.TargetConfig // how to read its events
 	life    context.Context // of the router; set before replica runs
 
 	// rest is until when nothing is sent there although it answers: it is shutting
@@ -41,6 +43,12 @@ func (r *Router) addEngines() error {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
 		f := &follower{r: r, id: row.ID, name: row.Name}
+		if f.index, err = e.Index(); err != nil {
+			return fmt.Errorf("engines[%d]: %w", i, err)
+		}
+		for _, t := range row.Targets {
+			r.index.SetTarget(t, f.index)
+		}
 		f.replica, err = engine.New(engine.Config{
 			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
 			Poll: r.cfg.Poll, Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
@@ -131,14 +139,17 @@ func (f *follower) info(i engine.Info) {
 	f.up()
 }
 
-func (f *follower) setRanks(n int, now time.Time) {
-	_, lost, err := f.r.table.SetRanks(f.id, n)
+func (f *follower) setRanks(n int, at time.Time) {
+	now, lost, err := f.r.table.SetRanks(f.id, n)
 	if err != nil {
 		f.r.log.Error("ranks", "replica", f.name, "err", err)
 		return
 	}
+	for _, t := range now {
+		f.r.index.SetTarget(t, f.index)
+	}
 	for _, t := range lost {
-		f.r.sched.Forget(t, now)
+		f.r.sched.Forget(t, at)
 		f.r.table.Release(t)
 	}
 }
