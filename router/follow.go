@@ -24,7 +24,7 @@ type follower struct {
 	name    string
 	replica *engine.Replica
 	index   index.TargetConfig // how to read its events
-	life    context.Context // of the router; set before replica runs
+	life    context.Context    // of the router; set before replica runs
 
 	// rest is until when nothing is sent there although it answers: it is shutting
 	// down. Unix nanoseconds.

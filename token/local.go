@@ -178,7 +178,9 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 	if m.chat == nil {
 		return Result{}, errors.New(m.noChat)
 	}
-	p, err := m.chat.Chat(r.Body)
+	buf := texts.Get().(*chat.Buffer)
+	defer texts.Put(buf)
+	p, err := m.chat.ChatIn(buf, r.Body)
 	if err != nil {
 		return Result{}, err
 	}
@@ -202,6 +204,9 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 	}
 	return Result{Prompts: []Prompt{{IDs: ids}}, Salt: p.Salt, Source: "local"}, nil
 }
+
+// texts keeps the memory of rendered prompts; ids are all that is left of one.
+var texts = sync.Pool{New: func() any { return new(chat.Buffer) }}
 
 // encode appends nothing that the tokenizer would not: special tokens before and
 // after only where they are asked for.

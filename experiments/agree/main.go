@@ -41,6 +41,7 @@ type options struct {
 	profile  string
 	kv       int
 	policy   string
+	virtual  bool
 }
 
 func main() {
@@ -53,6 +54,7 @@ func main() {
 	flag.StringVar(&o.profile, "profile", "70b", "engine")
 	flag.IntVar(&o.kv, "kv-tokens", 150_000, "cache of each engine")
 	flag.StringVar(&o.policy, "policy", "marginal", "policy")
+	flag.BoolVar(&o.virtual, "virtual", false, "the simulator only")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -69,29 +71,48 @@ func run(ctx context.Context, o options) error {
 	}
 	p = p.Faster(1 / o.slow)
 	p.KVTokens = o.kv
-	virtual, err := simulate(ctx, o, p)
+	virtual, err := simulate(ctx, o, p, 1, sim.Faults{})
 	if err != nil {
 		return err
 	}
-	real, err := play(ctx, o, p)
-	if err != nil {
-		return err
+	// How far apart are runs that differ only in when events arrive? Trajectories
+	// part at the first decision that a millisecond changes.
+	var spread []sim.Result
+	for seed := range uint64(8) {
+		r, err := simulate(ctx, o, p, seed+1, sim.Faults{EventDelay: .005, EventJitter: .02})
+		if err != nil {
+			return err
+		}
+		spread = append(spread, r)
+	}
+	real := &replay.Report{}
+	if !o.virtual {
+		if real, err = play(ctx, o, p); err != nil {
+			return err
+		}
 	}
 	fmt.Printf("%s, %d requests at %gx, N=%d, %s with %d tokens of cache, %s; time stretched %g times\n\n", filepath.Base(o.cell), o.limit, o.speed, o.replicas, o.profile, o.kv, o.policy, o.slow)
-	fmt.Println("| | simulator | real time | difference |\n|---|---|---|---|")
-	row := func(name, unit string, a, b float64) {
-		fmt.Printf("| %s | %.3f%s | %.3f%s | %+.1f %% |\n", name, a, unit, b, unit, 100*(b/a-1))
+	fmt.Println("| | simulator | real time | difference | simulator, 8 runs with events 5 to 100 ms late |\n|---|---|---|---|---|")
+	row := func(name, unit string, get func(r *sim.Result) float64, b float64) {
+		a, lo, hi := get(&virtual), math.Inf(1), 0.0
+		for i := range spread {
+			lo, hi = min(lo, get(&spread[i])), max(hi, get(&spread[i]))
+		}
+		fmt.Printf("| %s | %.3f%s | %.3f%s | %+.1f %% | %.3f to %.3f%s |\n", name, a, unit, b, unit, 100*(b/a-1), lo, hi, unit)
 	}
-	row("hit rate", "", virtual.HitRate, real.HitRate)
-	row("TTFT mean", " s", virtual.TTFT.Mean, real.TTFT.Mean)
-	row("TTFT p50", " s", virtual.TTFT.P50, real.TTFT.P50)
-	row("TTFT p95", " s", virtual.TTFT.P95, real.TTFT.P95)
-	row("E2E mean", " s", virtual.E2E.Mean, real.E2E.Mean)
+	row("hit rate", "", func(r *sim.Result) float64 { return r.HitRate }, real.HitRate)
+	row("TTFT mean", " s", func(r *sim.Result) float64 { return r.TTFT.Mean }, real.TTFT.Mean)
+	row("TTFT p50", " s", func(r *sim.Result) float64 { return r.TTFT.P50 }, real.TTFT.P50)
+	row("TTFT p95", " s", func(r *sim.Result) float64 { return r.TTFT.P95 }, real.TTFT.P95)
+	row("E2E mean", " s", func(r *sim.Result) float64 { return r.E2E.Mean }, real.E2E.Mean)
 	fmt.Printf("\nreal: %d of %d requests failed; client late by %.0f ms (p99); decisions %.0f µs (p50); ", real.Failed, real.Requests, 1e3*real.Late.P99, 1e6*real.Decision.P50)
 	if q := real.Predictions; q != nil {
 		fmt.Printf("%d of %d predictions of cached tokens exact; ", q.Exact, q.Requests)
 	}
 	fmt.Println("requests by replica:", virtual.Share, "and", shares(real))
+	if o.virtual {
+		return nil
+	}
 	for name, d := range map[string]float64{"hit rate": real.HitRate/virtual.HitRate - 1, "mean TTFT": real.TTFT.Mean/virtual.TTFT.Mean - 1} {
 		if !(math.Abs(d) <= .1) {
 			err = errors.Join(err, fmt.Errorf("%s differs by %+.1f %%: more than 10", name, 100*d))
@@ -108,12 +129,12 @@ func shares(r *replay.Report) (n []int) {
 }
 
 // simulate uses vLLM's paging, as the engines on sockets do.
-func simulate(ctx context.Context, o options, p model.Profile) (sim.Result, error) {
+func simulate(ctx context.Context, o options, p model.Profile, seed uint64, f sim.Faults) (sim.Result, error) {
 	w, _, err := sim.Load(sim.Input{File: o.cell, Speed: o.speed / o.slow, Limit: o.limit})
 	if err != nil {
 		return sim.Result{}, err
 	}
-	rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: []string{o.policy}, Replicas: o.replicas, Profile: p, Engine: "paged"})
+	rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: []string{o.policy}, Replicas: o.replicas, Profile: p, Engine: "paged", Seeds: []uint64{seed}, Faults: f})
 	if err != nil || rep.Stopped {
 		return sim.Result{}, errors.Join(err, ctx.Err())
 	}

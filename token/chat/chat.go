@@ -52,7 +52,8 @@ type Part struct {
 	Control bool
 }
 
-// Prompt is a rendered request.
+// Prompt is a rendered request. Text and Parts may lie in the body of the request and in the Buffer: they
+// hold until either is written to.
 type Prompt struct {
 	// Text is the whole prompt. For models with a template it is to be encoded as the tokenizer
 	// does, control tokens recognised anywhere.
@@ -124,10 +125,26 @@ func (r *Renderer) detect(t *jinja.Template) formatChoice {
 	return formatChoice{err: remote("chat template content format %q; auto, string and openai are known", r.cfg.Format)}
 }
 
+// Buffer is memory for a prompt's text, to be used for one prompt after the other. The zero value is
+// ready.
+type Buffer struct{ text []byte }
+
+// keepBuffer bounds what a Buffer keeps from one prompt to the next, in bytes.
+const keepBuffer = 8 << 20
+
 // Chat renders the body of a POST /v1/chat/completions. The error is *Refused or *NeedsRemote.
 func (r *Renderer) Chat(body []byte) (Prompt, error) {
+	return r.ChatIn(&Buffer{}, body)
+}
+
+// ChatIn is Chat with memory for the text.
+func (r *Renderer) ChatIn(buf *Buffer, body []byte) (Prompt, error) {
+	if cap(buf.text) > keepBuffer {
+		buf.text = nil
+	}
 	req := newRequest()
 	defer req.release()
+	req.json.ReuseTexts = r.cfg.Kind == KindTemplate // parts are texts of the request
 	err := req.parse(body)
 	if err != nil {
 		return Prompt{}, err
@@ -138,7 +155,7 @@ func (r *Renderer) Chat(body []byte) (Prompt, error) {
 	p := Prompt{AddSpecialTokens: req.special, Truncate: req.truncate, Salt: req.salt}
 	switch r.cfg.Kind {
 	case KindTemplate:
-		err = r.applyTemplate(req, &p)
+		err = r.applyTemplate(req, &p, buf)
 	case KindHarmony:
 		err = r.harmony(req, &p)
 	case KindTekken:

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
+	"unsafe"
 
 	"kvasir/token/jinja"
 )
@@ -27,6 +29,7 @@ type request struct {
 	toolsNone bool   // tool_choice is "none"
 	salt      string
 	truncate  Truncation
+	size      int // of the body
 }
 
 // maxBody bounds a request; the largest context windows need less.
@@ -57,7 +60,10 @@ func (r *request) parse(body []byte) error {
 	if len(body) > maxBody {
 		return remote("a body of %d bytes; at most %d are read here", len(body), maxBody)
 	}
-	v, err := r.json.Parse(string(trimBOM(body)))
+	// The body isn't copied: values lie in it. What leaves this package is a copy, or text that the
+	// caller was told of (see Prompt).
+	body = trimBOM(body)
+	v, err := r.json.Parse(unsafe.String(unsafe.SliceData(body), len(body)))
 	if err != nil {
 		var je *jinja.JSONError
 		if errors.As(err, &je) && je.Beyond {
@@ -69,7 +75,7 @@ func (r *request) parse(body []byte) error {
 	if !ok {
 		return refuse("request", "the body is not a JSON object")
 	}
-	r.fields = fields
+	r.fields, r.size = fields, len(body)
 	for _, step := range []func() error{r.readSwitches, r.readMessages, r.readTools, r.readKwargs, r.readTruncation} {
 		if err := step(); err != nil {
 			return err
@@ -121,7 +127,7 @@ func (r *request) readSwitches() error {
 		if !ok || s == "" {
 			return refuse("request", "cache_salt is not a text of 1 to 1024 characters")
 		}
-		r.salt = s
+		r.salt = strings.Clone(s)
 	}
 	if v := r.fields.Get("chat_template"); !absent(v) {
 		s, ok := v.AsString()

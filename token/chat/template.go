@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"strings"
+	"unsafe"
 
 	"kvasir/token/jinja"
 )
@@ -12,7 +13,7 @@ import (
 const marker = "CONTINUE_FINAL_MESSAGE_TAG "
 
 // applyTemplate is vLLM's HfRenderer followed by transformers' apply_chat_template.
-func (r *Renderer) applyTemplate(req *request, p *Prompt) error {
+func (r *Renderer) applyTemplate(req *request, p *Prompt, buf *Buffer) error {
 	if err := r.requestTemplate(req); err != nil {
 		return err
 	}
@@ -72,10 +73,15 @@ func (r *Renderer) applyTemplate(req *request, p *Prompt) error {
 	vars.Set("tools", tools)
 	vars.Set("documents", orNone(kwargs.Get("documents")))
 	vars.Set("add_generation_prompt", jinja.Bool(req.addGen))
-	text, err := t.Render(vars, jinja.Env{Now: r.cfg.Now(), Limits: r.cfg.Limits})
+	if buf.text == nil { // about as long as the body, mostly
+		buf.text = make([]byte, 0, len(src)+req.size+req.size/8)
+	}
+	out, err := t.AppendRender(buf.text[:0], vars, jinja.Env{Now: r.cfg.Now(), Limits: r.cfg.Limits})
 	if err != nil {
 		return templateError(err)
 	}
+	buf.text = out
+	text := unsafe.String(unsafe.SliceData(out), len(out))
 	if req.cont {
 		if text, err = cutAtMarker(text, final); err != nil {
 			return err

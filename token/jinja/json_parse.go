@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // maxJSONDepth bounds nesting. Python's own limit is near 1,000 levels.
@@ -54,24 +56,29 @@ func (p *Parser) Parse(text string) (Value, error) {
 
 // Parser reads JSON texts; the zero value is ready.
 type Parser struct {
-	src     string
-	pos     int
-	items   []Value // stack of the elements of lists that are being read
-	fields  []entry // the same for dicts
-	buf     []byte
-	values  slab[Value] // memory that finished lists and dicts are cut from
-	entries slab[entry]
-	dicts   slab[Dict]
-	lists   slab[List]
+	src    string
+	pos    int
+	items  []Value // stack of the elements of lists that are being read
+	fields []entry // the same for dicts
+	buf    []byte
+	// ReuseTexts lets texts with escapes lie in memory of p too, which Reset takes back: for callers
+	// that keep no string of any value.
+	ReuseTexts bool
+	texts      slab[byte]
+	values     slab[Value] // memory that finished lists and dicts are cut from
+	entries    slab[entry]
+	dicts      slab[Dict]
+	lists      slab[List]
 }
 
 // Reset lets the memory of all values that p has read be used again. The caller keeps none of them.
 func (p *Parser) Reset() {
 	p.src = ""
-	p.values.reset()
-	p.entries.reset()
-	p.dicts.reset()
-	p.lists.reset()
+	p.texts.reset(64 * keepSlab)
+	p.values.reset(keepSlab)
+	p.entries.reset(keepSlab)
+	p.dicts.reset(keepSlab)
+	p.lists.reset(keepSlab)
 }
 
 // Dict makes an empty dict with room for n keys, out of the memory of p.
@@ -96,7 +103,7 @@ type slab[T any] struct {
 	need int // taken since the last reset
 }
 
-// keepSlab bounds what reset keeps, in elements.
+// keepSlab bounds what Reset keeps, in elements.
 const keepSlab = 1 << 16
 
 func (s *slab[T]) take(n int) []T {
@@ -110,10 +117,11 @@ func (s *slab[T]) take(n int) []T {
 	return t
 }
 
-func (s *slab[T]) reset() {
-	if s.need > len(s.all) && s.need <= keepSlab {
+// reset begins anew, with one chunk for as much as was taken, if that is at most keep.
+func (s *slab[T]) reset(keep int) {
+	if s.need > len(s.all) && s.need <= keep {
 		s.all = make([]T, s.need+s.need/4)
-	} else if len(s.all) > keepSlab {
+	} else if len(s.all) > keep+keep/4 {
 		s.all = nil
 	}
 	s.need = 0
@@ -349,10 +357,7 @@ func (p *Parser) string() (string, error) {
 	p.pos++
 	start := p.pos
 	src := p.src
-	i := start
-	for i < len(src) && plainInString[src[i]] {
-		i++
-	}
+	i := start + plain(src[start:])
 	p.pos = i
 	switch {
 	case i >= len(src):
@@ -376,14 +381,12 @@ func (p *Parser) escaped(start int) (string, error) {
 		case c == '"':
 			p.pos++
 			p.buf = buf
-			return string(buf), nil
+			return p.text(buf), nil
 		case c < ' ':
 			return "", p.fail("control character %q in a string", c)
 		case c != '\\':
 			from := p.pos
-			for p.pos < len(src) && plainInString[src[p.pos]] {
-				p.pos++
-			}
+			p.pos += plain(src[from:])
 			buf = append(buf, src[from:p.pos]...)
 			continue
 		}
@@ -416,6 +419,36 @@ func (p *Parser) escaped(start int) (string, error) {
 		}
 	}
 	return "", p.fail("a string is not closed")
+}
+
+// text copies b to where it may stay.
+func (p *Parser) text(b []byte) string {
+	if !p.ReuseTexts || len(b) == 0 {
+		return string(b)
+	}
+	t := p.texts.take(len(b))
+	copy(t, b)
+	return unsafe.String(&t[0], len(t))
+}
+
+// plain counts the bytes at the start of s that stand for themselves in a string: eight at a time, as
+// long as none of them is a quote, a backslash or below the space. (The sums may mark bytes above
+// the first such byte too, never below it.)
+func plain(s string) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, slash := x^'"'*ones, x^'\\'*ones
+		if m := ((x-' '*ones)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(s) && plainInString[s[i]] {
+		i++
+	}
+	return i
 }
 
 // plainInString marks the bytes that stand for themselves in a string.
