@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"math/bits"
 	"strconv"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // maxJSONDepth bounds nesting. Python's own limit is near 1,000 levels.
@@ -60,11 +58,10 @@ type Parser struct {
 	pos    int
 	items  []Value // stack of the elements of lists that are being read
 	fields []entry // the same for dicts
-	buf    []byte
 	// ReuseTexts lets texts with escapes lie in memory of p too, which Reset takes back: for callers
 	// that keep no string of any value.
 	ReuseTexts bool
-	texts      slab[byte]
+	texts      arena
 	values     slab[Value] // memory that finished lists and dicts are cut from
 	entries    slab[entry]
 	dicts      slab[Dict]
@@ -74,7 +71,7 @@ type Parser struct {
 // Reset lets the memory of all values that p has read be used again. The caller keeps none of them.
 func (p *Parser) Reset() {
 	p.src = ""
-	p.texts.reset(64 * keepSlab)
+	p.texts.reset()
 	p.values.reset(keepSlab)
 	p.entries.reset(keepSlab)
 	p.dicts.reset(keepSlab)
@@ -350,149 +347,4 @@ func (p *Parser) dict(fields []entry) Value {
 	}
 	d.entries = d.entries[:len(d.entries):len(d.entries)]
 	return Value{kind: KindDict, ref: d}
-}
-
-// string reads a string; p.pos is at its opening quote.
-func (p *Parser) string() (string, error) {
-	p.pos++
-	start := p.pos
-	src := p.src
-	i := start + plain(src[start:])
-	p.pos = i
-	switch {
-	case i >= len(src):
-		return "", p.fail("a string is not closed")
-	case src[i] == '"':
-		p.pos = i + 1
-		return src[start:i], nil
-	case src[i] == '\\':
-		return p.escaped(start)
-	}
-	return "", p.fail("control character %q in a string", src[i])
-}
-
-// escaped goes on with a string that has an escape at p.pos.
-func (p *Parser) escaped(start int) (string, error) {
-	buf := append(p.buf[:0], p.src[start:p.pos]...)
-	src := p.src
-	for p.pos < len(src) {
-		c := src[p.pos]
-		switch {
-		case c == '"':
-			p.pos++
-			p.buf = buf
-			return p.text(buf), nil
-		case c < ' ':
-			return "", p.fail("control character %q in a string", c)
-		case c != '\\':
-			from := p.pos
-			p.pos += plain(src[from:])
-			buf = append(buf, src[from:p.pos]...)
-			continue
-		}
-		if p.pos+1 >= len(src) {
-			break
-		}
-		p.pos += 2
-		switch src[p.pos-1] {
-		case '"', '\\', '/':
-			buf = append(buf, src[p.pos-1])
-		case 'n':
-			buf = append(buf, '\n')
-		case 't':
-			buf = append(buf, '\t')
-		case 'r':
-			buf = append(buf, '\r')
-		case 'b':
-			buf = append(buf, '\b')
-		case 'f':
-			buf = append(buf, '\f')
-		case 'u':
-			r, err := p.codePoint()
-			if err != nil {
-				return "", err
-			}
-			buf = utf8.AppendRune(buf, r)
-		default:
-			p.pos--
-			return "", p.fail("unknown escape \\%c", src[p.pos])
-		}
-	}
-	return "", p.fail("a string is not closed")
-}
-
-// text copies b to where it may stay.
-func (p *Parser) text(b []byte) string {
-	if !p.ReuseTexts || len(b) == 0 {
-		return string(b)
-	}
-	t := p.texts.take(len(b))
-	copy(t, b)
-	return unsafe.String(&t[0], len(t))
-}
-
-// plain counts the bytes at the start of s that stand for themselves in a string: eight at a time, as
-// long as none of them is a quote, a backslash or below the space. (The sums may mark bytes above
-// the first such byte too, never below it.)
-func plain(s string) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-		quote, slash := x^'"'*ones, x^'\\'*ones
-		if m := ((x-' '*ones)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs; m != 0 {
-			return i + bits.TrailingZeros64(m)/8
-		}
-	}
-	for i < len(s) && plainInString[s[i]] {
-		i++
-	}
-	return i
-}
-
-// plainInString marks the bytes that stand for themselves in a string.
-var plainInString = func() (t [256]bool) {
-	for c := range t {
-		t[c] = c >= ' ' && c != '"' && c != '\\'
-	}
-	return t
-}()
-
-func (p *Parser) hex4() (rune, bool) {
-	if p.pos+4 > len(p.src) {
-		return 0, false
-	}
-	var r rune
-	for _, c := range []byte(p.src[p.pos : p.pos+4]) {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
-	}
-	p.pos += 4
-	return r, true
-}
-
-func (p *Parser) codePoint() (rune, error) {
-	r, ok := p.hex4()
-	if !ok {
-		return 0, p.fail("\\u needs four hexadecimal digits")
-	}
-	if r < 0xd800 || r > 0xdfff {
-		return r, nil
-	}
-	if r < 0xdc00 && p.pos+6 <= len(p.src) && p.src[p.pos] == '\\' && p.src[p.pos+1] == 'u' {
-		p.pos += 2
-		if lo, ok := p.hex4(); ok && lo >= 0xdc00 && lo <= 0xdfff {
-			return 0x10000 + (r-0xd800)<<10 + (lo - 0xdc00), nil
-		}
-	}
-	// Python keeps it and the engine's tokenizer then fails on it.
-	return 0, p.beyond("a lone surrogate: no text has it and no engine tokenizes it")
 }
