@@ -52,7 +52,7 @@ func arms() []string {
 const pool = "ref:POOL" // one cache of N times the size, exact work: a bound, not a policy
 
 // serious are the policies that are worth a look where things go wrong.
-var serious = []string{"marginal", "steer", "dynamo", "dynamo:agentic", "llmd_precise", "lmetric", "sglang_cache_aware", "session", "least_load", "round_robin"}
+var serious = []string{"marginal", "marginal:known", "steer", "dynamo", "dynamo:agentic", "llmd_precise", "lmetric", "sglang_cache_aware", "session", "least_load", "round_robin"}
 
 // twins of the reference simulator, and the product's policies that should equal
 // them, by their name in reference.json.
@@ -152,9 +152,12 @@ func plan(cells, traces string) []cell {
 		key, title string
 		faults     sim.Faults
 	}{
-		{"lag", "events 50 ms late (+ exponential 20 ms), 0.1 % of batches lost, figures 1 s old", sim.Faults{EventDelay: .05, EventJitter: .02, EventLoss: .001, Gauges: 1}},
-		{"routers", "4 routers that tell each other every 0.5 s", sim.Faults{Routers: 4, Share: .5, EventDelay: .02}},
-		{"scale", "2 replicas added at 300 s, one dead from 400 to 460 s, one 3 times slower from 500 s", sim.Faults{EventDelay: .02, Changes: changes("add:2@300", "dead:1@400-460", "slow:3@500-0x3")}},
+		// 50 ms is how often llm-d's picker reads its engines' figures.
+		{"lag", "events 50 ms late (+ exponential 20 ms), 0.1 % of batches lost, engines' figures 50 ms old", sim.Faults{EventDelay: .05, EventJitter: .02, EventLoss: .001, Gauges: .05}},
+		{"slowpoll", "engines' figures 1 s old", sim.Faults{EventDelay: .02, Gauges: 1}},
+		{"routers", "4 routers that tell each other every 0.5 s", sim.Faults{Routers: 4, Share: .5, EventDelay: .02, Gauges: .05}},
+		{"routersfast", "4 routers that tell each other every 50 ms", sim.Faults{Routers: 4, Share: .05, EventDelay: .02, Gauges: .05}},
+		{"scale", "2 replicas added at 300 s, one dead from 400 to 460 s, one 3 times slower from 500 s", sim.Faults{EventDelay: .02, Gauges: .05, Changes: changes("add:2@300", "dead:1@400-460", "slow:3@500-0x3")}},
 	} {
 		for _, name := range []string{"conv", "claude_code"} {
 			c := cell{key: f.key + "-" + name, group: faulty, title: name + ": " + f.title, replicas: 8, faults: f.faults, arms: serious, seeds: 2}
