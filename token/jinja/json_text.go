@@ -31,54 +31,61 @@ func (p *Parser) string() (string, error) {
 func (p *Parser) escaped(start int) (string, error) {
 	src := p.src
 	dst := p.texts.room(len(src) - start)
-	n := copy(dst, src[start:p.pos])
-	for p.pos < len(src) {
-		if p.pos+8 <= len(src) {
-			x := load64(src[p.pos:])
+	i := p.pos
+	n := copy(dst, src[start:i])
+	for i < len(src) {
+		for len(src)-i >= 8 && len(dst)-n >= 8 {
+			x := load64(src[i:])
 			binary.LittleEndian.PutUint64(dst[n:], x)
-			m := special(x)
-			k := bits.TrailingZeros64(m) / 8 // 8 if there is none
-			n, p.pos = n+k, p.pos+k
-			if m == 0 {
-				continue
+			if m := special(x); m != 0 {
+				k := bits.TrailingZeros64(m) / 8
+				i, n = i+k, n+k
+				break
 			}
+			i, n = i+8, n+8
 		}
-		c := src[p.pos]
+		if i >= len(src) {
+			break
+		}
+		c := src[i]
 		if plainInString[c] { // one of the last few bytes
 			dst[n] = c
-			n, p.pos = n+1, p.pos+1
+			i, n = i+1, n+1
 			continue
 		}
 		if c == '"' {
-			p.pos++
+			p.pos = i + 1
 			if p.ReuseTexts {
 				p.texts.taken(n)
 				return unsafe.String(unsafe.SliceData(dst), n), nil
 			}
 			return string(dst[:n]), nil
 		}
+		p.pos = i
 		if c != '\\' {
 			return "", p.fail("control character %q in a string", c)
 		}
-		if p.pos+1 >= len(src) {
+		if i+1 >= len(src) {
 			break
 		}
-		p.pos += 2
-		switch c = unescaped[src[p.pos-1]]; c {
+		switch c = unescaped[src[i+1]]; c {
 		case 0:
-			p.pos--
+			p.pos++
 			return "", p.fail("unknown escape \\%c", src[p.pos])
 		case 'u':
+			p.pos += 2
 			r, err := p.codePoint()
 			if err != nil {
 				return "", err
 			}
 			n = len(utf8.AppendRune(dst[:n], r))
+			i = p.pos
 		default:
 			dst[n] = c
-			n++
+			i, n = i+2, n+1
 		}
 	}
+	p.pos = len(src)
 	return "", p.fail("a string is not closed")
 }
 
