@@ -125,7 +125,7 @@ func session99(l *line) float64 { return l.session99 }
 // rival says whether a policy counts among "all others". W+p does: it is in the
 // field's list, though it is marginal with all its prices at 0.
 func rival(p string) bool {
-	return p != pool && p != "steer" && p != "marginal" && p != "marginal:known"
+	return p != pool && (p == "marginal:wp" || !strings.HasPrefix(p, "steer") && !strings.HasPrefix(p, "marginal"))
 }
 
 // blind says whether a policy looks at load only, if at that.

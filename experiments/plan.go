@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"kvasir/model"
 	"kvasir/policy"
@@ -45,8 +46,14 @@ const (
 // arms are all policies of the product, presets of theirs, and the two bounds of
 // the reference simulator's that no product policy has.
 func arms() []string {
-	return append(policy.Names(), "dynamo:agentic", "dynamo:prefill8", "lmetric:predicted", "sglang_cache_aware:library", "ray_prefix:threshold10",
+	list := append(policy.Names(), "dynamo:agentic", "dynamo:prefill8", "lmetric:predicted", "sglang_cache_aware:library", "ray_prefix:threshold10",
 		"least_load:tokens", "marginal:known", "marginal:wp", "ref:lmetric_u", pool)
+	for _, p := range []string{"marginal:hot_prefix", "steer:hot_prefix"} { // once the arena has them
+		if slices.Contains(sim.Arms(), p) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 const pool = "ref:POOL" // one cache of N times the size, exact work: a bound, not a policy
