@@ -52,8 +52,8 @@ type Part struct {
 	Control bool
 }
 
-// Prompt is a rendered request. Text and Parts may lie in the body of the request and in the Buffer: they
-// hold until either is written to.
+// Prompt is a rendered request. Text and Parts lie in the Buffer, where one was given: they hold until its
+// next use.
 type Prompt struct {
 	// Text is the whole prompt. For models with a template it is to be encoded as the tokenizer
 	// does, control tokens recognised anywhere.
@@ -127,7 +127,11 @@ func (r *Renderer) detect(t *jinja.Template) formatChoice {
 
 // Buffer is memory for a prompt's text, to be used for one prompt after the other. The zero value is
 // ready.
-type Buffer struct{ text []byte }
+type Buffer struct {
+	text  []byte
+	parts []Part
+	ends  []int // of each part, in text
+}
 
 // keepBuffer bounds what a Buffer keeps from one prompt to the next, in bytes.
 const keepBuffer = 8 << 20
@@ -139,12 +143,12 @@ func (r *Renderer) Chat(body []byte) (Prompt, error) {
 
 // ChatIn is Chat with memory for the text.
 func (r *Renderer) ChatIn(buf *Buffer, body []byte) (Prompt, error) {
-	if cap(buf.text) > keepBuffer {
-		buf.text = nil
+	if cap(buf.text) > keepBuffer || cap(buf.parts) > keepBuffer/64 {
+		*buf = Buffer{}
 	}
 	req := newRequest()
 	defer req.release()
-	req.json.ReuseTexts = r.cfg.Kind == KindTemplate // parts are texts of the request
+	req.json.ReuseTexts = true // the prompt is in buf
 	err := req.parse(body)
 	if err != nil {
 		return Prompt{}, err
@@ -157,9 +161,9 @@ func (r *Renderer) ChatIn(buf *Buffer, body []byte) (Prompt, error) {
 	case KindTemplate:
 		err = r.applyTemplate(req, &p, buf)
 	case KindHarmony:
-		err = r.harmony(req, &p)
+		err = r.harmony(req, &p, buf)
 	case KindTekken:
-		err = r.tekken(req, &p)
+		err = r.tekken(req, &p, buf)
 	case KindDeepSeekV4:
 		err = r.deepSeekV4(req, &p)
 	}

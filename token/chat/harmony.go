@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"strings"
+	"unsafe"
 
 	"kvasir/token/jinja"
 )
@@ -19,7 +19,7 @@ type harmonyMessage struct {
 
 // harmony renders a request as vLLM does for gpt-oss: whatever the repository's template says, in code
 // (entrypoints/openai/parser/harmony_utils.py and the openai-harmony library).
-func (r *Renderer) harmony(req *request, p *Prompt) error {
+func (r *Renderer) harmony(req *request, p *Prompt, buf *Buffer) error {
 	p.AddSpecialTokens, p.Truncate = false, Truncation{} // the ids go to the engine as they are
 	switch req.effort {
 	case "", "low", "medium", "high":
@@ -62,7 +62,7 @@ func (r *Renderer) harmony(req *request, p *Prompt) error {
 			return err
 		}
 	}
-	r.writeHarmony(p, dropAnalysis(list))
+	r.writeHarmony(p, buf, dropAnalysis(list))
 	return nil
 }
 
@@ -188,8 +188,8 @@ func dropAnalysis(list []harmonyMessage) []harmonyMessage {
 }
 
 // writeHarmony writes the messages and the start of the answer.
-func (r *Renderer) writeHarmony(p *Prompt, list []harmonyMessage) {
-	w := partWriter{}
+func (r *Renderer) writeHarmony(p *Prompt, buf *Buffer, list []harmonyMessage) {
+	w := newPartWriter(buf)
 	for i := range list {
 		m := &list[i]
 		w.control("<|start|>")
@@ -228,19 +228,41 @@ func (r *Renderer) writeHarmony(p *Prompt, list []harmonyMessage) {
 	}
 	w.control("<|start|>")
 	w.plain("assistant")
-	p.Text, p.Parts = w.all.String(), w.parts
+	w.finish(p)
 }
 
-// partWriter collects the parts of a prompt.
+// partWriter collects the parts of a prompt, all in the memory of a Buffer. The parts get their texts at
+// the end, when that doesn't move any more.
 type partWriter struct {
-	all   strings.Builder
-	parts []Part
+	buf *Buffer
+	all []byte
+}
+
+func newPartWriter(buf *Buffer) partWriter {
+	buf.parts, buf.ends = buf.parts[:0], buf.ends[:0]
+	return partWriter{buf: buf, all: buf.text[:0]}
+}
+
+func (w *partWriter) add(s string, control bool) {
+	w.all = append(w.all, s...)
+	w.buf.parts = append(w.buf.parts, Part{Control: control})
+	w.buf.ends = append(w.buf.ends, len(w.all))
+}
+
+func (w *partWriter) finish(p *Prompt) {
+	b := w.buf
+	b.text = w.all
+	p.Text = unsafe.String(unsafe.SliceData(b.text), len(b.text))
+	from := 0
+	for i, end := range b.ends {
+		b.parts[i].Text, from = p.Text[from:end], end
+	}
+	p.Parts = b.parts
 }
 
 func (w *partWriter) text(s string) {
 	if s != "" {
-		w.all.WriteString(s)
-		w.parts = append(w.parts, Part{Text: s})
+		w.add(s, false)
 	}
 }
 
@@ -259,6 +281,5 @@ func (w *partWriter) plain(s string) {
 }
 
 func (w *partWriter) control(s string) {
-	w.all.WriteString(s)
-	w.parts = append(w.parts, Part{Text: s, Control: true})
+	w.add(s, true)
 }

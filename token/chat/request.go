@@ -60,8 +60,7 @@ func (r *request) parse(body []byte) error {
 	if len(body) > maxBody {
 		return remote("a body of %d bytes; at most %d are read here", len(body), maxBody)
 	}
-	// The body isn't copied: values lie in it. What leaves this package is a copy, or text that the
-	// caller was told of (see Prompt).
+	// The body isn't copied: values lie in it. What leaves this package is a copy.
 	body = trimBOM(body)
 	v, err := r.json.Parse(unsafe.String(unsafe.SliceData(body), len(body)))
 	if err != nil {

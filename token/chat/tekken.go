@@ -31,7 +31,7 @@ const maxCallID = 9
 
 // tekken renders as mistral-common does for repositories with a tekken.json, after vLLM's own checks
 // (vllm/tokenizers/mistral.py; mistral-common 1.13: validator, normalizer, instruct tokenizer).
-func (r *Renderer) tekken(req *request, p *Prompt) error {
+func (r *Renderer) tekken(req *request, p *Prompt, buf *Buffer) error {
 	p.AddSpecialTokens = false
 	if req.kwargs != nil || req.template != "" || !absent(req.fields.Get("chat_template")) {
 		return refuse("parse", "chat_template is not supported for Mistral tokenizers.")
@@ -55,7 +55,7 @@ func (r *Renderer) tekken(req *request, p *Prompt) error {
 	if v < 7 {
 		system = tkSystem(msgs)
 	}
-	w := tkWriter{version: v, tools: tools, system: system}
+	w := tkWriter{partWriter: newPartWriter(buf), version: v, tools: tools, system: system}
 	w.msgs = tkMerge(msgs, v)
 	w.first, w.last = -1, -1
 	for i, m := range w.msgs {
@@ -72,7 +72,7 @@ func (r *Renderer) tekken(req *request, p *Prompt) error {
 			return err
 		}
 	}
-	p.Text, p.Parts = w.all.String(), w.parts
+	w.finish(p)
 	return nil
 }
 
