@@ -3,6 +3,7 @@ them: engines.py VENV MODEL RUN RIVALS [NAME...]. LOADS, RUNS and KVASIR_ARGS co
 the environment, see run."""
 
 import concurrent.futures
+import ctypes
 import os
 import pathlib
 import signal
@@ -22,9 +23,27 @@ def stop(number, _):
     raise SystemExit(f"bench-real: ended by {signal.Signals(number).name}")
 
 
+def adopt():
+    """Makes this process the parent of orphans below it: the routers are sessions of
+    their own, and outlive a player that is stopped."""
+    if ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0):  # PR_SET_CHILD_SUBREAPER
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def end_children():
+    """Ends what is left below this process."""
+    for pid in pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        try:
+            os.killpg(int(pid), signal.SIGKILL)
+            os.waitpid(int(pid), 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
 def main(venv, model, run, rivals, *names):
     for s in (signal.SIGTERM, signal.SIGINT):
         signal.signal(s, stop)
+    adopt()
     run = pathlib.Path(run)
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
@@ -50,6 +69,7 @@ def main(venv, model, run, rivals, *names):
         player.stop(wait=10)
         for e in engines:
             e.stop()
+        end_children()
 
 
 if __name__ == "__main__":
