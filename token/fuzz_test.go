@@ -2,8 +2,10 @@ package token
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,4 +98,41 @@ func TestRefusedChatIsNotAsked(t *testing.T) {
 			t.Errorf("%s: %+v after %d questions, want refused: %v", body, res, asked, refused)
 		}
 	}
+}
+
+// Nothing in a result lies in the body or in memory that the next request uses:
+// the body is overwritten as soon as there is a result, while others are read.
+func TestResultsLieInNoOtherMemory(t *testing.T) {
+	l := NewLocal(LocalConfig{Verify: -1, CacheBytes: 1 << 20}, None, nil)
+	m := templateModel(t)
+	l.Set("m", m)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 100 {
+				text := fmt.Sprintf(`%d\n\"%d\" é %s`, w, i, strings.Repeat(`some words, `, (i*7+w)%500))
+				salt := fmt.Sprintf("salt-%d-%d", w, i)
+				for ep, body := range map[Endpoint]string{
+					Chat:        fmt.Sprintf(`{"messages":[{"role":"user","content":"%s"}],"cache_salt":"%s"}`, text, salt),
+					Completions: fmt.Sprintf(`{"prompt":["%s"],"cache_salt":"%s"}`, text, salt),
+				} {
+					b := []byte(body)
+					got := l.Tokens(context.Background(), &Request{Endpoint: ep, Model: "m", Body: b})
+					for i := range b {
+						b[i] = '#'
+					}
+					plain := strings.NewReplacer(`\n`, "\n", `\"`, `"`).Replace(text)
+					if ep == Chat {
+						plain = "<user>" + plain + "\n<assistant>"
+					}
+					want := m.tok.EncodeString(nil, plain, ep == Completions)
+					if len(got.Prompts) != 1 || !slices.Equal(got.Prompts[0].IDs, want) || got.Salt != salt {
+						t.Errorf("endpoint %d: %+v, want %v", ep, got, want)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
