@@ -3,11 +3,11 @@ package replay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -181,6 +181,9 @@ func fit(ctx context.Context, plan FitPlan, per int, ask probe, progress func(do
 				if s.Err != "" {
 					return nil, fmt.Errorf("fitting with %d prompts of %d tokens: %s", t.n, t.input, s.Err)
 				}
+				if s.Prompt <= 0 || s.Output <= 0 {
+					return nil, fmt.Errorf("the endpoint reports %d prompt and %d output tokens: without usage (stream_options.include_usage) no profile can be fitted", s.Prompt, s.Output)
+				}
 			}
 			if x, ok := observe(&t, samples); ok {
 				got = append(got, x)
@@ -266,7 +269,10 @@ func slope(at []float64) float64 {
 	return d[len(d)/2]
 }
 
-var errFewPoints = errors.New("too few measurements came back to fit a profile: see the notes, or raise max-input")
+// few is the error of a fit with too little to go by.
+func (f *Fit) few() error {
+	return fmt.Errorf("too few measurements to fit a profile (%s): lower width, or raise max-input", strings.Join(f.Notes, "; "))
+}
 
 // solve fits the constants: first those of a step from the gaps between tokens, then
 // those of a prompt from the first tokens, with the step's known.
@@ -283,7 +289,7 @@ func (f *Fit) solve() error {
 		}
 	}
 	if len(steps) < 4 {
-		return errFewPoints
+		return f.few()
 	}
 	k := leastSquares(steps, gap)
 	p.C0, p.CD, p.CKV = k[0], k[1], k[2]
@@ -295,7 +301,7 @@ func (f *Fit) solve() error {
 		}
 	}
 	if len(firsts) < 4 {
-		return errFewPoints
+		return f.few()
 	}
 	k = leastSquares(firsts, first)
 	f.Overhead, p.CP, p.CA = k[0], k[1], k[2]

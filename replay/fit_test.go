@@ -225,3 +225,59 @@ func TestLeastSquares(t *testing.T) {
 		t.Errorf("k = %v, want 2 and 0", k)
 	}
 }
+
+// Over real sockets every point comes back, and the figures mean something; how near
+// they are is up to the machine.
+func TestFitProfileOverSockets(t *testing.T) {
+	cfg := Defaults()
+	cfg.URL, cfg.Shape, cfg.Writer.BlockTokens, cfg.IDRange = engine(t).URL(), IDs, fitBlock, [2]uint32{0, 8000}
+	plan := DefaultFitPlan()
+	plan.MaxInput, plan.Width, plan.Rounds = 1024, 4, 1
+	last, all := 0, 0
+	f, err := FitProfile(t.Context(), cfg, plan, func(done, total int) { last, all = done, total })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Points)+len(f.Notes) != all || last != all || all < 20 {
+		t.Errorf("%d points and %d notes of %d", len(f.Points), len(f.Notes), all)
+	}
+	for _, x := range f.Points {
+		if !(x.Measured > 0 && x.Fitted >= 0) || !x.Step && x.Uncached <= 0 {
+			t.Errorf("point %+v", x)
+		}
+	}
+	if f.Profile.C0 < 0 || f.Profile.CP < 0 || f.Profile.CA < 0 || f.Profile.CKV < 0 || f.Profile.CD < 0 {
+		t.Errorf("a negative constant in %+v", f.Profile)
+	}
+}
+
+// What an endpoint leaves out, or says of itself, can't make a profile of nonsense.
+func TestFitRefusesNonsense(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bend func(s *Sample)
+		want string
+	}{
+		{"no usage", func(s *Sample) { s.Prompt, s.Output = 0, 0 }, "without usage"},
+		{"negative", func(s *Sample) { s.Output = -5 }, "without usage"},
+		{"all cached", func(s *Sample) { s.Cached = s.Prompt }, "too few measurements"},
+		{"one event", func(s *Sample) { s.Gaps = nil }, "never decoded all at the same time"},
+	} {
+		v := newVirtual(t, model.Profile8B)
+		_, err := fit(t.Context(), DefaultFitPlan(), fitBlock, func(ctx context.Context, list []prompt) []Sample {
+			out := v.ask(ctx, list)
+			for i := range out {
+				c.bend(&out[i])
+			}
+			return out
+		}, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
+		}
+	}
+	plan := DefaultFitPlan()
+	plan.Base.Budget = 0
+	if _, err := fit(t.Context(), plan, fitBlock, nil, nil); err == nil || !strings.Contains(err.Error(), "budget: 0") {
+		t.Errorf("budget 0: %v", err)
+	}
+}
