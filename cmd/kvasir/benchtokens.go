@@ -49,7 +49,7 @@ func (c benchTokensCmd) Run(ctx context.Context) error {
 		return nil
 	}
 	t := r.NextTurn
-	fmt.Printf("parse      %.0f µs, render %.0f µs (60 turns with tools)\n", r.Parse, r.Render)
+	fmt.Printf("parse      %.0f µs, render %.0f µs (60 turns %s tools)\n", r.Parse, r.Render, map[bool]string{true: "with", false: "without"}[r.NoTools == ""])
 	fmt.Printf("next turn  %.0f µs, %.1f %% of the cold cost of %.0f µs (%d tokens, body of %d bytes, %.0f allocations); floor %.0f µs\n",
 		t.P50, 100*t.P50/t.Cold, t.Cold, t.Tokens, t.Bytes, t.Allocs, t.Floor)
 	return nil
