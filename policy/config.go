@@ -40,7 +40,7 @@ type Config struct {
 // does, or as package docs say where it has none.
 func Defaults() Config {
 	return Config{
-		Name:         "dynamo",
+		Name:         "auto",
 		Dynamo:       defaultDynamo(),
 		Marginal:     defaultMarginal(),
 		Steer:        defaultSteer(),

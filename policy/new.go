@@ -4,6 +4,7 @@ import "fmt"
 
 // names of the policies, and what each does in a line.
 var names = [][2]string{
+	{"auto", "what we recommend and the default: marginal, with hot prefixes spread over several targets"},
 	{"chwbl", "session key on a ring, with a bound on each target's requests"},
 	{"dynamo", "NVIDIA Dynamo's cost: blocks to prefill less a credit for those held, plus live blocks"},
 	{"hrw", "session key by rendezvous hashing"},
@@ -49,7 +50,15 @@ func New(cfg Config, intn func(int) int) (Policy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.resolve()
 	return combine(&cfg, build(&cfg, cfg.Name, intn), intn), nil
+}
+
+// resolve replaces auto by what it stands for (docs/notes/0006).
+func (c *Config) resolve() {
+	if c.Name == "auto" {
+		c.Name, c.HotPrefix.Enabled = "marginal", true
+	}
 }
 
 // build is the switch. cfg is valid.
@@ -115,6 +124,7 @@ type Need struct {
 
 // Needs returns what the policy that cfg names needs. cfg must be valid.
 func Needs(cfg Config) Need {
+	cfg.resolve()
 	n := needs(&cfg, cfg.Name)
 	n.Session = n.Session || cfg.Dwell.Enabled
 	n.Tokens = n.Tokens || cfg.HotPrefix.Enabled

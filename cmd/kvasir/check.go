@@ -48,7 +48,10 @@ func (c checkCmd) Run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("# The effective configuration: defaults, then the file, then flags.\n%s\n", text)
-	fmt.Printf("# policies: %s\n", strings.Join(policy.Names(), ", "))
+	fmt.Println("# policies:")
+	for _, n := range policy.Names() {
+		fmt.Printf("#   %-18s  %s\n", n, policy.Summary(n))
+	}
 	printNeeds(os.Stdout, policy.Needs(cfg.Policy), cfg.Policy.Name)
 	bad := 0
 	for _, f := range found {

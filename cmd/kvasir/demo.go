@@ -26,7 +26,7 @@ type demoCmd struct {
 	Engines int     `default:"4" help:"Modelled engines."`
 	Users   int     `default:"12" help:"Sessions at a time."`
 	Speed   float64 `default:"1" help:"How many times faster the engines are."`
-	Policy  string  `short:"p" default:"dynamo" help:"The KV-aware policy that is compared with round robin."`
+	Policy  string  `short:"p" default:"auto" help:"The KV-aware policy that is compared with round robin."`
 	Keep    bool    `help:"Leave the router and the engines up at the end."`
 	JSON    bool    `help:"Print both reports as JSON."`
 }
@@ -215,6 +215,9 @@ func words(out io.Writer, policy string, a, b *replay.Report) {
 	verb := "and the first token came"
 	if b.TTFT.P50 < a.TTFT.P50 {
 		verb = "so the first token came"
+	}
+	if policy == "auto" {
+		policy = "KV-aware routing"
 	}
 	fmt.Fprintf(out, "1. %s served %.0f %% of all prompt tokens from cache where round robin served %.0f %%, %s after %.0f instead of %.0f ms (median), %.0f instead of %.0f ms (p95).\n",
 		policy, 100*b.HitRate, 100*a.HitRate, verb, 1e3*b.TTFT.P50, 1e3*a.TTFT.P50, 1e3*b.TTFT.P95, 1e3*a.TTFT.P95)

@@ -17,7 +17,7 @@ type serveFlags struct {
 	Engine    []string          `short:"e" sep:"none" placeholder:"URL" help:"An engine, repeatable: http://HOST:PORT[,events=tcp://…][,replay=tcp://…][,ranks=N]. Events are found by asking the engine unless given."`
 	Listen    string            `placeholder:":8080" help:"Address for OpenAI-compatible traffic."`
 	Admin     string            `placeholder:"127.0.0.1:8081" help:"Address for metrics, fleet and receipts; off for none."`
-	Policy    string            `short:"p" placeholder:"dynamo" help:"Which policy picks the engine; kvasir check lists them."`
+	Policy    string            `short:"p" placeholder:"auto" help:"Which policy picks the engine; kvasir check lists them."`
 	Drain     *time.Duration    `placeholder:"2m" help:"How long open requests may take to end after SIGTERM."`
 	Tokenizer map[string]string `placeholder:"MODEL=DIR" help:"Directory with a model's tokenizer files, by served model name; repeatable."`
 	Quiet     bool              `name:"no-headers" help:"Leave the x-kvasir-* headers out of answers."`
