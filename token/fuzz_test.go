@@ -136,3 +136,15 @@ func TestResultsLieInNoOtherMemory(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A bug of ours costs the request a question to the engine, and is counted.
+func TestBugGoesToTheEngine(t *testing.T) {
+	l := NewLocal(LocalConfig{Verify: -1}, SourceFunc(func(context.Context, *Request) Result {
+		return Result{Prompts: []Prompt{{IDs: []uint32{7}}}, Source: "render"}
+	}), nil)
+	l.Set("m", &Model{}) // a tokenizer that panics
+	res := l.Tokens(context.Background(), &Request{Endpoint: Completions, Model: "m", Body: []byte(`{"prompt":"x"}`)})
+	if res.Source != "render" || l.Stats().Panics != 1 {
+		t.Errorf("%+v, %+v; want the engine's tokens and a count", res, l.Stats())
+	}
+}

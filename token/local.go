@@ -108,7 +108,8 @@ type Local struct {
 	next   Source
 	prefix *prefixes      // nil: none
 	report func(Mismatch) // nil: nobody
-	asking chan struct{}  // one comparison at a time
+	panics atomic.Uint64
+	asking chan struct{} // one comparison at a time
 
 	mu     sync.RWMutex
 	models map[string]*Model // guarded by mu
@@ -152,7 +153,7 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 		l.compare(m, r, res) // the way back: by being right while nobody depends on it
 		return res
 	}
-	res, err := l.make(m, r)
+	res, err := l.safely(m, r)
 	var refused *chat.Refused
 	switch {
 	case err == nil:
@@ -168,6 +169,18 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 		res.Why = err.Error() + "; " + res.Why
 	}
 	return res
+}
+
+// safely is make, for which a bug of ours is a reason to ask the engine and not to
+// fail the request.
+func (l *Local) safely(m *Model, r *Request) (res Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.panics.Add(1)
+			res, err = Result{}, fmt.Errorf("a bug in Kvasir, please report it with the model's name: %v", p)
+		}
+	}()
+	return l.make(m, r)
 }
 
 // make tokenizes r in process.
@@ -313,6 +326,7 @@ func textPrompts(v jsontext.Value) ([]string, error) {
 // LocalStats says what a Local has done.
 type LocalStats struct {
 	Prefix PrefixStats
+	Panics uint64 // bugs of ours that were met; those requests went to the engine
 	Models map[string]ModelStats
 }
 
@@ -325,7 +339,7 @@ type ModelStats struct {
 
 // Stats returns the state of the cache and of every model.
 func (l *Local) Stats() LocalStats {
-	out := LocalStats{Models: map[string]ModelStats{}}
+	out := LocalStats{Models: map[string]ModelStats{}, Panics: l.panics.Load()}
 	if l.prefix != nil {
 		out.Prefix = l.prefix.snapshot()
 	}

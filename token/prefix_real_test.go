@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -224,4 +225,31 @@ func TestPrefixAllocations(t *testing.T) {
 	if spare := cap(ids) - len(ids); spare > len(ids)/4 {
 		t.Errorf("%d ids with room for %d", len(ids), cap(ids))
 	}
+}
+
+// What is counted is what the heap holds, within a fifth.
+func TestPrefixMemoryIsCounted(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
+	tok := small(t)
+	p := newPrefixes(32 << 20)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	r := rand.New(rand.NewPCG(6, 6))
+	tok.Encode(nil, randomText(r, 100_000), false)
+	before := heap()
+	for range 200 {
+		p.encode(nil, tok, 1, randomText(r, 100_000), 0)
+	}
+	held, counted := heap()-before, p.snapshot().Bytes
+	if counted < 16<<20 || held > counted*6/5 {
+		t.Errorf("%d bytes are held, %d are counted", held, counted)
+	}
+	runtime.KeepAlive(p)
 }
