@@ -242,11 +242,8 @@ func TestDemotionAndBack(t *testing.T) {
 // TestQwen3 compares with the engine's own recorded tokens, where the tokenizer's
 // files are at hand (make fixtures).
 func TestQwen3(t *testing.T) {
-	dir := filepath.Join(cacheDir(t), "tokenizers", "qwen3")
-	tok, err := bpe.Load(dir)
-	if err != nil {
-		t.Skipf("no tokenizer files of Qwen3 (make fixtures): %v", err)
-	}
+	tok := realTokenizer(t, "qwen3")
+	dir := filepath.Join(tokenizers(t), "qwen3")
 	l := NewLocal(LocalConfig{Verify: -1}, None, nil)
 	cfg, err := chat.Open(os.DirFS(dir), "", nil)
 	cfg.Now = time.Now
@@ -255,7 +252,7 @@ func TestQwen3(t *testing.T) {
 		renderer, err = chat.New(cfg)
 	}
 	if err != nil {
-		t.Skipf("no chat template of Qwen3: %v", err)
+		missing(t, fmt.Sprintf("no chat template of Qwen3: %v", err))
 	}
 	l.Set("tiny-qwen3", NewModel(tok, renderer, "", 1024))
 	for _, name := range []string{"main_render_chat", "main_render_chat_cache_salt", "main_render_completions_batch"} {

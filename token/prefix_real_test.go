@@ -22,15 +22,19 @@ var families = []string{
 // where CI=true.
 func realTokenizer(t testing.TB, family string) *bpe.Tokenizer {
 	t.Helper()
-	root := os.Getenv("KVASIR_TOKENIZERS")
-	if root == "" {
-		root = filepath.Join(cacheDir(t), "tokenizers")
-	}
-	tok, err := bpe.Load(filepath.Join(root, family))
+	tok, err := bpe.Load(filepath.Join(tokenizers(t), family))
 	if err != nil {
 		missing(t, fmt.Sprintf("no tokenizer files of %s (make fixtures, or set KVASIR_TOKENIZERS): %v", family, err))
 	}
 	return tok
+}
+
+// tokenizers is where make fixtures puts tokenizer files.
+func tokenizers(t testing.TB) string {
+	if root := os.Getenv("KVASIR_TOKENIZERS"); root != "" {
+		return root
+	}
+	return filepath.Join(cacheDir(t), "tokenizers")
 }
 
 func missing(t testing.TB, why string) {
