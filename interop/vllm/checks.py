@@ -24,7 +24,7 @@ from report import Report
 
 ORDER = [
     faults.down_at_start, faults.up_later,
-    truth.conversations, truth.receipts, truth.history, truth.elsewhere, truth.eviction, truth.reset,
+    truth.conversations, truth.receipts, truth.local, truth.five_hundred, truth.history, truth.elsewhere, truth.eviction, truth.reset,
     *wire.PAIRS, wire.tapped, wire.curl, wire.client, wire.kinds, wire.refusals, wire.others,
     faults.leave_stream, faults.leave_whole,
     faults.silent, faults.kill, faults.after_kill, faults.graceful, faults.teardown, faults.hang, faults.after_term,
@@ -44,7 +44,9 @@ class World:
         self.a = fleet.Engine(venv, model, run, blocks=96)
         self.b = fleet.Engine(venv, model, run, blocks=96, extra=["--shutdown-timeout", "60"])
         self.engines = [self.a, self.b]
-        self.router = fleet.Router(binary, self.engines, run, "proxy:\n  tokens: 10s\n")
+        # Tokens are made by the router, as where it can see the model's files; busy CI machines may be slow.
+        self.config = f"tokens:\n  files:\n    dirs: {{tiny-qwen3: {model}}}\nproxy:\n  tokens: 10s\n"
+        self.router = fleet.Router(binary, self.engines, run, self.config)
         self.observers, self.restarts, self.others = [], [], []
         self.pool = concurrent.futures.ThreadPoolExecutor(4)
 
@@ -58,9 +60,9 @@ class World:
         for o in self.observers:
             o.start()
 
-    def spawn_router(self, engines, config="proxy:\n  tokens: 10s\n"):
-        """A second router on the same engines."""
-        r = fleet.Router(self.binary, engines, self.run, config)
+    def spawn_router(self, engines, config=None):
+        """A second router on the same engines; by default its tokens are its engines' own."""
+        r = fleet.Router(self.binary, engines, self.run, config or "proxy:\n  tokens: 10s\n")
         self.others.append(r)
         r.start()
         r.wait_up()

@@ -1,9 +1,13 @@
 """What the router predicts against what the engine reports: conversations, routing by
 history and by load, eviction, reset."""
 
+import pathlib
 import random
+import subprocess
+import sys
 
 from client import Conversation, Stream, ask, completion
+from fleet import http
 from report import check
 
 
@@ -40,6 +44,24 @@ def receipts(w):
     bad = [d for d in newest if d["outcome"] == "completed" and d["served_cached_tokens"] != d["overlap"]["gpu"]]
     assert not bad, f"{len(bad)} of {len(newest)} receipts differ; the first: {bad[0]}"
     return f"{len(newest)} receipts"
+
+
+@check("tokens: chats and completions were tokenized by the router itself")
+def local(w):
+    sources = {d.get("token_source") for d in w.router.decisions(180)}
+    assert sources <= {"local", "ids"} and "local" in sources, f"tokens came from {sources}"
+    metrics = http("GET", w.router.admin + "/metrics")[2].decode()
+    wrong = [l for l in metrics.splitlines() if l.startswith("kvasir_token_checks_total") and 'equal="no"' in l and not l.endswith(" 0")]
+    assert not wrong, f"the router found its own tokens wrong: {wrong}"
+    return f"sources {sorted(sources)}"
+
+
+@check("tokens: 500 generated chats and completions, id by id against the engine's render")
+def five_hundred(w):
+    out = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("tokens_check.py"), "--kvasir", w.binary, "--model", w.a.model, "--engine", w.a.url,
+                          "--max-model-len", str(w.a.max_len), "--count", "500"], capture_output=True, text=True, timeout=600)
+    assert out.returncode == 0, f"tokens_check.py: {out.stdout[-1500:]} {out.stderr[-500:]}"
+    return out.stdout.strip().splitlines()[-1]
 
 
 @check("routing: while it is idle, later turns go to the replica that holds the history")
