@@ -14,16 +14,19 @@ import (
 
 func model(t testing.TB, family string) *token.Model {
 	t.Helper()
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Skip("no home directory")
+	root := os.Getenv("KVASIR_TOKENIZERS")
+	if root == "" {
+		cache := os.Getenv("KVASIR_CACHE")
+		if cache == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Skip("no home directory")
+			}
+			cache = filepath.Join(home, ".cache", "kvasir")
+		}
+		root = filepath.Join(cache, "tokenizers")
 	}
-	if d := os.Getenv("KVASIR_CACHE"); d != "" {
-		home = d
-	} else {
-		home = filepath.Join(home, ".cache", "kvasir")
-	}
-	dir := filepath.Join(home, "tokenizers", family)
+	dir := filepath.Join(root, family)
 	tok, err := bpe.Load(dir)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
