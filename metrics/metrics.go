@@ -88,6 +88,7 @@ var (
 	pieceEvicted = desc("token_prefix_evicted_total", "Pieces of texts that were forgotten at the bound.")
 	pieceBytes   = desc("token_prefix_bytes", "Memory of kept pieces.")
 	tokenChecks  = desc("token_checks_total", "Comparisons of our tokens with the engine's.", "model", "equal")
+	tokenPanics  = desc("token_panics_total", "Bugs of ours that were met while making tokens; those requests went to the engine.")
 	tokenDemoted = desc("token_model_demoted", "1 if the model's tokens come from its engines because ours were wrong.", "model")
 )
 
@@ -200,6 +201,7 @@ func (c *collector) local(out sink) {
 	out.count(pieceMisses, s.Prefix.Misses)
 	out.count(pieceEvicted, s.Prefix.Evicted)
 	out.gauge(pieceBytes, float64(s.Prefix.Bytes))
+	out.count(tokenPanics, s.Panics)
 	for name, m := range s.Models {
 		out.count(tokenChecks, m.Compared-m.Mismatched, name, "yes")
 		out.count(tokenChecks, m.Mismatched, name, "no")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func OpenModel(ctx context.Context, cfg config.Tokens, name, root string, maxLen
 	}
 	tok, err := load(place.Dir)
 	if err != nil {
-		return nil, place, err
+		return nil, place, fmt.Errorf("%s: %w", place.Dir, err)
 	}
 	renderer, err := newRenderer(chatCfg, chatErr, t)
 	if err != nil {

@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,6 +27,12 @@ func (m *Model) Explain(r *Request) (rendered string, res Result, err error) {
 	if res, err = l.make(m, r); err != nil {
 		var refused *chat.Refused
 		return "", Result{Refused: errors.As(err, &refused), Why: err.Error()}, err
+	}
+	for _, p := range res.Prompts {
+		if m.maxLen > 0 && len(p.IDs) > m.maxLen {
+			why := fmt.Errorf("the prompt has %d tokens, the engine takes %d", len(p.IDs), m.maxLen)
+			return "", Result{Refused: true, Why: why.Error()}, why
+		}
 	}
 	if r.Endpoint == Chat {
 		p, err := m.chat.Chat(r.Body)
