@@ -151,6 +151,7 @@ func (c demoCmd) play(ctx context.Context, out io.Writer, s *stage, policy strin
 	cfg := replay.Defaults()
 	cfg.URL, cfg.Users = s.router.URL(), c.Users
 	cfg.Writer = trace.Writer{BlockTokens: sessions[0].BlockSize, Word: trace.Pseudo}
+	policy = shown(policy)
 	fmt.Fprintf(out, "playing with %-12s", policy+" …")
 	live := term.IsTerminal(int(os.Stdout.Fd())) && !c.JSON
 	var prompt, cached int
@@ -182,7 +183,7 @@ func compare(out io.Writer, names []string, reports []*replay.Report) {
 		return func(r *replay.Report) string { return fmt.Sprintf("%.0f ms", 1e3*get(r)) }, percent(get(a), get(b))
 	}
 	fmt.Fprintln(out)
-	fmt.Fprintf(t, "\t%s\t%s\tchange\t\n", names[0], names[1])
+	fmt.Fprintf(t, "\t%s\t%s\tchange\t\n", shown(names[0]), shown(names[1]))
 	row("hit rate (of prompt tokens)", func(r *replay.Report) string { return fmt.Sprintf("%.1f %%", 100*r.HitRate) }, fmt.Sprintf("%+.1f points", 100*(b.HitRate-a.HitRate)))
 	for _, x := range []struct {
 		name string
@@ -216,11 +217,8 @@ func words(out io.Writer, policy string, a, b *replay.Report) {
 	if b.TTFT.P50 < a.TTFT.P50 {
 		verb = "so the first token came"
 	}
-	if policy == "auto" {
-		policy = "KV-aware routing"
-	}
-	fmt.Fprintf(out, "1. %s served %.0f %% of all prompt tokens from cache where round robin served %.0f %%, %s after %.0f instead of %.0f ms (median), %.0f instead of %.0f ms (p95).\n",
-		policy, 100*b.HitRate, 100*a.HitRate, verb, 1e3*b.TTFT.P50, 1e3*a.TTFT.P50, 1e3*b.TTFT.P95, 1e3*a.TTFT.P95)
+	fmt.Fprintf(out, "1. %s routing served %.0f %% of all prompt tokens from cache where round robin served %.0f %%, %s after %.0f instead of %.0f ms (median), %.0f instead of %.0f ms (p95).\n",
+		shown(policy), 100*b.HitRate, 100*a.HitRate, verb, 1e3*b.TTFT.P50, 1e3*a.TTFT.P50, 1e3*b.TTFT.P95, 1e3*a.TTFT.P95)
 	price := "locality did not cost balance"
 	if b.Balance > a.Balance+0.15 {
 		price = "locality cost some balance"
@@ -231,6 +229,14 @@ func words(out io.Writer, policy string, a, b *replay.Report) {
 	}
 	fmt.Fprintln(out, ".")
 	fmt.Fprintln(out, "3. Next: kvasir demo --keep leaves this fleet up for requests of your own; kvasir serve --engine http://HOST:PORT routes to real engines; kvasir check says what they lack.")
+}
+
+// shown is what a policy is called before people who don't know them yet.
+func shown(policy string) string {
+	if policy == "auto" {
+		return "kv-aware"
+	}
+	return policy
 }
 
 func percent(a, b float64) string {
