@@ -45,7 +45,7 @@ type simCmd struct {
 	EventLoss  float64  `group:"Faults" help:"Share of event batches that are lost for good."`
 	Gauges     float64  `group:"Faults" help:"Age in seconds that engines' own figures reach."`
 	Routers    int      `group:"Faults" default:"1" help:"Routers that share the fleet."`
-	Share      float64  `group:"Faults" help:"Seconds between routers' exchanges of load; 0: at once, negative: never."`
+	Share      float64  `group:"Faults" help:"Seconds between routers' exchanges of load; 0: at once; --share=-1: never."`
 	Change     []string `group:"Faults" sep:"none" help:"slow:2@100-200x4, dead:2@100-160, add:4@300, remove:3@500; repeatable."`
 
 	JSON bool   `help:"Print as JSON."`
