@@ -41,8 +41,8 @@ class World:
 
     def __init__(self, binary, venv, model, run):
         self.binary, self.run = binary, run
-        self.a = fleet.Engine(venv, model, run, blocks=96)
-        self.b = fleet.Engine(venv, model, run, blocks=96, extra=["--shutdown-timeout", "60"])
+        self.a = fleet.Engine(venv, model, run, blocks=96, max_len=3000)
+        self.b = fleet.Engine(venv, model, run, blocks=96, max_len=3000, extra=["--shutdown-timeout", "60"])
         self.engines = [self.a, self.b]
         # Tokens are made by the router, as where it can see the model's files; busy CI machines may be slow.
         self.config = f"tokens:\n  files:\n    dirs: {{tiny-qwen3: {model}}}\nproxy:\n  tokens: 10s\n"

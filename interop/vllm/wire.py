@@ -187,7 +187,7 @@ def kinds(w):
 def refusals(w):
     refused = {"too many tokens": ("/v1/chat/completions", chat(HELLO, 5000)), "negative temperature": ("/v1/chat/completions", chat(HELLO, 4, temperature=-1)),
                "messages of a wrong type": ("/v1/chat/completions", {"model": MODEL, "messages": 5}), "empty prompt": ("/v1/completions", completion([])),
-               "prompt too long": ("/v1/completions", completion(list(range(1, 1200)), 1)), "n of 0": ("/v1/completions", completion("x", 1, n=0)),
+               "prompt too long": ("/v1/completions", completion(list(range(1, w.a.max_len + 200)), 1)), "n of 0": ("/v1/completions", completion("x", 1, n=0)),
                "no messages": ("/v1/chat/completions", {"model": MODEL})}
     for name, (path, body) in refused.items():
         for stream in (False, True):
