@@ -78,7 +78,8 @@ func (serveCmd) Help() string {
   kvasir serve --engine http://a:8000,events=tcp://a:5557,replay=tcp://a:5558 --policy least_load
   kvasir serve --config kvasir.yaml
 
-For exact tokens vLLM needs --enable-scale-out (render endpoints), for events
+Tokens are made here where the model's files are found (--tokenizer, the engine's directory, the Hugging Face
+cache); else vLLM needs --enable-scale-out (render endpoints). For events it needs
 --kv-events-config '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}',
 for the comparison of predictions --enable-prompt-tokens-details. kvasir check tells what is missing.
 
