@@ -48,6 +48,8 @@ var presets = []struct {
 		known(c, p)
 		c.Marginal.Delta, c.Marginal.Omega = 1, 1
 	}},
+	{"marginal:hot_prefix", func(c *policy.Config, _ model.Profile) { c.HotPrefix.Enabled = true }},
+	{"steer:hot_prefix", func(c *policy.Config, _ model.Profile) { c.HotPrefix.Enabled = true }},
 }
 
 func known(c *policy.Config, p model.Profile) {
