@@ -123,11 +123,13 @@ func readWeka(r *trace.Reader, seed uint64) ([]chat, error) {
 
 // crowdSource plays sessions closed loop: a user plays one session after the
 // other; the next turn arrives its think time after the end of the last, the
-// next session pause seconds after the last one's end.
+// next session pause seconds after the last one's end. With once no session is
+// played again, and the next one's first think time takes the place of pause.
 type crowdSource struct {
 	chats  []chat
 	crowd  Crowd
 	pause  float64
+	once   bool
 	paged  bool // engines announce the blocks that output fills
 	size   int
 	nextID uint64
@@ -145,6 +147,9 @@ func (s *crowdSource) begin(at func(*request)) {
 // open starts the next session at time t.
 func (s *crowdSource) open(t float64, at func(*request)) {
 	conv := s.conv
+	if s.once && conv >= len(s.chats) {
+		return
+	}
 	s.conv++
 	s.issue(conv, 0, t, at)
 }
@@ -202,7 +207,15 @@ func (s *crowdSource) ended(q *request, now float64, at func(*request)) {
 		s.issue(int(q.conv), next, now+turns[next].think, at)
 		return
 	}
-	s.open(now+s.pause, at)
+	s.open(now+s.between(), at)
+}
+
+// between returns the time from the end of a user's session to the next one.
+func (s *crowdSource) between() float64 {
+	if s.once && s.conv < len(s.chats) {
+		return s.chats[s.conv].turns[0].think
+	}
+	return s.pause
 }
 
 // Rollouts are the parameters of the RL rollout experiment (cells/README).

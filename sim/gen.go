@@ -103,6 +103,7 @@ func generators() []generator {
 			{"output", 300, 1, 1e6, "mean output tokens, exponential"},
 			{"think", 8, 0, 1e6, "mean seconds between turns, exponential"},
 			{"seed", 1, 0, 1 << 52, "of all of it"}}, genAgents},
+		{"conversations", "conversations of one shape, so many at a time, closed loop; small blocks for small caches", talkParams, genTalks},
 		{"rl_rollouts", "asynchronous RL rollouts with stragglers (experiments.md, 6.2)", []param{
 			{"steps", 32, 1, 1e6, "of training"},
 			{"per_step", 8, 1, 1e4, "rollouts of each"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"kvasir/model"
 	"kvasir/modelserver"
 )
 
@@ -18,7 +17,7 @@ type engineCmd struct {
 	Topic     string  `default:"kv-events" help:"Topic of the events."`
 	Dialect   string  `default:"map" enum:"map,array" help:"How events are written: map (vLLM since 0.25) or array (before)."`
 	Buffer    int     `name:"buffer-steps" default:"10000" help:"Event batches kept for replay."`
-	Profile   string  `default:"8b" help:"Speed and size: 70b, 8b or demo."`
+	Profile   string  `default:"8b" help:"Speed and size: 70b, 8b, demo, or a file from kvasir replay --fit-profile --json; constants can be changed behind a colon, as in 8b:cp=2e-4,kv_tokens=8192."`
 	Speed     float64 `default:"1" help:"How many times faster than the profile."`
 	BlockSize int     `default:"16" help:"Tokens per block."`
 	Blocks    int     `help:"Blocks of the cache; 0: as the profile says."`
@@ -44,7 +43,7 @@ the package documentation of kvasir/model.`
 }
 
 func (c engineCmd) Run(ctx context.Context) error {
-	p, err := model.ProfileByName(c.Profile)
+	p, err := profileOf(c.Profile)
 	if err != nil {
 		return err
 	}

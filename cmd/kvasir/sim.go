@@ -33,7 +33,7 @@ type simCmd struct {
 	SkipBad  bool     `help:"Count malformed lines and go on."`
 	Policy   []string `short:"p" default:"all" help:"Policies, or all; kvasir sim --list names them."`
 	Replicas []int    `short:"r" default:"8" help:"Fleet sizes."`
-	Profile  string   `default:"70b" help:"Engine: 70b, 8b or demo."`
+	Profile  string   `default:"70b" help:"Engine: 70b, 8b, demo, or a file from kvasir replay --fit-profile --json; constants can be changed behind a colon, as in 8b:cp=2e-4,kv_tokens=8192."`
 	KVTokens int      `name:"kv-tokens" help:"KV cache per replica in tokens; 0: the profile's."`
 	Host     int      `name:"host-tokens" help:"Host tier per replica in tokens."`
 	Seed     []uint64 `default:"1" help:"Seeds of ties and faults, each a run."`
@@ -76,7 +76,7 @@ func (c simCmd) Run(ctx context.Context) error {
 	if len(inputs) == 0 {
 		return errors.New("nothing to simulate: give --input FILE, or a generator such as --input gen:shared_prefix (kvasir sim --list)")
 	}
-	profile, err := model.ProfileByName(c.Profile)
+	profile, err := profileOf(c.Profile)
 	if err != nil {
 		return err
 	}
