@@ -207,7 +207,7 @@ const over = 2
 
 // firstToken learns from a prefill that had the engine to itself.
 func (c *calibration) firstToken(o *FirstToken, budget int) {
-	if !c.learn || !o.Alone || o.Prompt <= 0 || o.Latency <= 0 {
+	if !c.learn || !o.Alone || o.Told || o.Prompt <= 0 || o.Latency <= 0 {
 		return
 	}
 	if o.MaxBatch > 0 {
@@ -229,7 +229,7 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 
 // done learns from the gaps between tokens and the length of the answer.
 func (c *calibration) done(o *Done) {
-	if o.Failed || o.Output <= 0 {
+	if o.Failed || o.Told || o.Output <= 0 {
 		return
 	}
 	c.output.add(float64(o.Output))

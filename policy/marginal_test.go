@@ -163,6 +163,26 @@ func TestCalibrationFollows(t *testing.T) {
 	}
 }
 
+// News of what other routers have placed teaches nothing: it comes when they
+// choose to tell.
+func TestCalibrationIgnoresNews(t *testing.T) {
+	p := must(t, named("marginal"), seeded(1)).(*marginal)
+	p.Placed(&Request{}, fleet(1), 0)
+	w := &watched{scaled(1), rand.New(rand.NewPCG(3, 3))}
+	for range 100 {
+		w.first(p, 0, 0)
+		w.done(p, 0)
+	}
+	before := p.AppendState(nil)
+	for range 500 {
+		p.FirstToken(&FirstToken{Prompt: 1000, Alone: true, Latency: time.Second / 2, MaxBatch: 8192, Told: true})
+		p.Done(&Done{Prompt: 1000, Output: 100, Streaming: time.Minute, Requests: 1, Tokens: 1000, Told: true})
+	}
+	if got := p.AppendState(nil); !bytes.Equal(got, before) {
+		t.Errorf("has learned from news:\n%s\nbefore\n%s", got, before)
+	}
+}
+
 // Samples that say nothing (all alike) or nonsense leave the coefficients
 // bounded and positive.
 func TestCalibrationIsBounded(t *testing.T) {

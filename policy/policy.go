@@ -170,6 +170,7 @@ type FirstToken struct {
 	Context  int           // their tokens
 	MaxBatch int           // the engine's tokens per step, 0 if unknown
 	Tag      uint64        // Request.Tag of the placement
+	Told     bool          // another router placed it, so these are the times of its news and not the engine's
 }
 
 // A Done says how a request ended.
@@ -187,4 +188,5 @@ type Done struct {
 	// Stalled is how much prefill of others, as predicted, was computed on the
 	// target meanwhile: it has waited for that.
 	Stalled time.Duration
+	Told    bool // as FirstToken.Told
 }

@@ -42,6 +42,7 @@ type Decision struct {
 	Tokens  int            // of the prompt; 0 if unknown
 	Overlap kv.Overlap     // predicted, on Target
 
+	told                bool // Request.Only
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
 	booking             load.ID      // in the ledger
@@ -61,7 +62,7 @@ func (d *Decision) Cached() int { return d.Overlap.Held() }
 func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) {
 	c := &sc.cands[pick]
 	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
-	d.blockSize, d.maxBatch = c.BlockSize, c.MaxBatch
+	d.blockSize, d.maxBatch, d.told = c.BlockSize, c.MaxBatch, r.Only != nil
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
 	hashes := chainFor(&r.Prompt, c.BlockSize)
@@ -99,7 +100,7 @@ func (d *Decision) FirstToken(now time.Time) {
 		}
 		s.observer.FirstToken(&policy.FirstToken{
 			Now: now, Target: d.Target, Prompt: f.Prompt, Cached: cached, Latency: f.Latency,
-			Alone: f.Alone, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch, Tag: d.tag,
+			Alone: f.Alone, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch, Tag: d.tag, Told: d.told,
 		})
 	}
 	s.mu.Unlock()
@@ -148,7 +149,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	if ok && s.observer != nil {
 		s.observer.Done(&policy.Done{
 			Now: now, Target: d.Target, Failed: outcome != Completed, Prompt: f.Prompt, Output: f.Output,
-			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag,
+			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag, Told: d.told,
 		})
 	}
 	if len(d.hashes) > 0 {

@@ -354,3 +354,39 @@ func TestUnconfirmed(t *testing.T) {
 		t.Errorf("%d confirmed, %d not; want 1 and 1", st.Confirmed, st.Unconfirmed)
 	}
 }
+
+// A watcher is a policy that keeps what it is told to learn from.
+type watcher struct {
+	policy.Policy
+	first []policy.FirstToken
+	done  []policy.Done
+}
+
+func (w *watcher) FirstToken(o *policy.FirstToken) { w.first = append(w.first, *o) }
+func (w *watcher) Done(o *policy.Done)             { w.done = append(w.done, *o) }
+
+// What another router has placed is booked here, but the time at which we hear of
+// its first token is no time of the engine's.
+func TestToldIsMarked(t *testing.T) {
+	h := newHouse(t, 2, "least_load")
+	w := &watcher{Policy: h.policy}
+	h.observer = w
+	there := kv.Target(1)
+	own, told := h.request(ids(160, 1)), h.request(ids(160, 2))
+	told.Only = &there
+	a, b := h.route(t, own, t0), h.route(t, told, t0)
+	if b.Target != there {
+		t.Fatalf("told of target %d, booked on %d", there, b.Target)
+	}
+	for _, d := range []*Decision{a, b} {
+		d.FirstToken(t0.Add(time.Second))
+		d.Progress(10, t0.Add(2*time.Second))
+		d.Done(t0.Add(3*time.Second), Completed)
+	}
+	if len(w.first) != 2 || w.first[0].Told || !w.first[1].Told {
+		t.Errorf("first tokens: %+v, want the second one as told", w.first)
+	}
+	if len(w.done) != 2 || w.done[0].Told || !w.done[1].Told {
+		t.Errorf("ends: %+v, want the second one as told", w.done)
+	}
+}
