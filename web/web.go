@@ -31,6 +31,7 @@ type Parts struct {
 //	GET /v1/kvasir/fleet          replicas, ranks, trust, load
 //	GET /v1/kvasir/decisions      the latest receipts, newest first (?limit=N, ?session=S)
 //	GET /health                   the process is alive
+//	GET /                         a page that draws the two, for browsers
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	if p.Metrics != nil {
@@ -40,12 +41,8 @@ func Handler(p Parts) http.Handler {
 	mux.HandleFunc("GET /v1/kvasir/decisions", p.decisions)
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /{$}", index)
+	mux.Handle("GET /page/", dashboard())
 	return mux
-}
-
-func index(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Write([]byte("kvasir admin\n\n/metrics\n/v1/kvasir/fleet\n/v1/kvasir/decisions?limit=20\n/health\n"))
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {
