@@ -175,6 +175,9 @@ func (s *crowdSource) issue(conv, turn int, t float64, at func(*request)) {
 	}
 	q := &request{Request: model.Request{ID: s.nextID, Prompt: c.prompt, Output: c.out, Blocks: blocks},
 		arrival: t, session: uint64(conv), conv: int32(conv), turn: int32(turn), prompt: n}
+	if turns := s.chats[conv%len(s.chats)].turns; turn+1 < len(turns) {
+		q.think = turns[turn+1].think
+	}
 	s.nextID++
 	at(q)
 }
@@ -333,6 +336,9 @@ func (s *rolloutSource) issue(conv, turn int32, t float64, at func(*request)) {
 	n := prompt / s.r.BlockSize
 	q := &request{Request: model.Request{ID: s.nextID, Prompt: prompt, Output: out, Blocks: blocks[:n]},
 		arrival: t, session: uint64(conv), conv: conv, turn: turn, prompt: n}
+	if int(turn)+1 < s.r.Turns {
+		q.think = s.r.Think
+	}
 	s.nextID++
 	at(q)
 }

@@ -25,7 +25,9 @@ type gateways struct {
 	cluster *cluster
 	all     []*core
 	faults  Faults
+	hints   Hints
 	dice    *rand.Rand // of faults, so that ties are the same with and without them
+	doubt   *rand.Rand // of hints, likewise
 	next    int
 	engine  bool // the policy reads the engines' own figures
 	lastGauge,
@@ -41,8 +43,8 @@ type news struct {
 	at   float64
 }
 
-func newGateways(c *cluster, p policy.Config, f Faults, seed uint64, intn func(int) int) (*gateways, error) {
-	g := &gateways{cluster: c, faults: f, dice: rand.New(rand.NewPCG(seed, 1)), engine: policy.Needs(p).Engine}
+func newGateways(c *cluster, p policy.Config, f Faults, h Hints, seed uint64, intn func(int) int) (*gateways, error) {
+	g := &gateways{cluster: c, faults: f, hints: h, dice: rand.New(rand.NewPCG(seed, 1)), doubt: rand.New(rand.NewPCG(seed, 3)), engine: policy.Needs(p).Engine}
 	n := max(1, f.Routers)
 	g.sent = make([][]float64, n)
 	g.news = make([][]news, n)
@@ -51,6 +53,7 @@ func newGateways(c *cluster, p policy.Config, f Faults, seed uint64, intn func(i
 		if err != nil {
 			return nil, err
 		}
+		k.told = h.MaxOutput
 		g.all = append(g.all, k)
 	}
 	return g, nil
@@ -67,6 +70,9 @@ func (g *gateways) route(q *request, now float64) (int, error) {
 		}
 	}
 	k := g.all[q.gateway]
+	if g.hints.NextTurn != "" && q.think > 0 && q.nextTurn == 0 {
+		q.nextTurn = g.hints.say(q.think, g.doubt)
+	}
 	d, err := k.decide(q, now, nil)
 	if err != nil {
 		var none *sched.UnavailableError
@@ -228,6 +234,7 @@ type core struct {
 	ids     []int       // by replica: its ID in the table
 	names   *names
 	size    int
+	told    bool // clients say how long their answers will be
 
 	chain  [1]kv.Chain
 	tokens []uint32
@@ -312,7 +319,10 @@ func (c *core) decide(q *request, now float64, only *kv.Target) (*sched.Decision
 	c.chain[0].Hashes = c.names.chain(c.chain[0].Hashes[:0], q.blocks())
 	r := sched.Request{
 		Model: modelName, Prompt: kv.Prompt{Tokens: q.Prompt, Chains: c.chain[:]},
-		Source: "trace", Session: strconv.FormatUint(q.session, 10), Only: only,
+		Source: "trace", Session: strconv.FormatUint(q.session, 10), Only: only, NextTurn: q.nextTurn,
+	}
+	if c.told {
+		r.MaxOutput = q.Output
 	}
 	if only == nil {
 		r.Exclude = q.exclude

@@ -1,6 +1,9 @@
 package sim
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // A Python is CPython's random.Random: MT19937 (Matsumoto and Nishimura 1998),
 // seeded as random.seed(int) does it, with the draws of CPython's random.py. It
@@ -69,17 +72,24 @@ func (p *Python) Float64() float64 {
 	return (float64(a)*67108864 + float64(b)) / (1 << 53)
 }
 
-// Intn is randrange(n), n between 1 and 2^32-1.
+// Intn is randrange(n), n at least 1: draws of as many bits as n has, until one is
+// below n.
 func (p *Python) Intn(n int) int {
-	bits := 0
-	for v := n; v > 0; v >>= 1 {
-		bits++
-	}
+	width := bits.Len64(uint64(n))
 	for {
-		if r := int(p.Uint32() >> (32 - bits)); r < n {
+		if r := int(p.bits(width)); r < n {
 			return r
 		}
 	}
+}
+
+// bits is getrandbits(n), n from 1 to 63: whole words first, the lowest first.
+func (p *Python) bits(n int) uint64 {
+	if n <= 32 {
+		return uint64(p.Uint32() >> (32 - n))
+	}
+	low := uint64(p.Uint32())
+	return low | uint64(p.Uint32()>>(64-n))<<32
 }
 
 // Shuffle is shuffle of a list of n.

@@ -26,6 +26,14 @@ func TestPython(t *testing.T) {
 	if got, want := draws(NewPython(1), 4, 12), []int{1, 0, 2, 0, 3, 3, 3, 3, 1, 0, 3, 0}; !slices.Equal(got, want) {
 		t.Errorf("Random(1).randrange(4): %v, want %v", got, want)
 	}
+	// CPython 3.13: r = random.Random(7), r.randrange(n) in this order.
+	p = NewPython(7)
+	for _, d := range [][2]int{{1 << 53, 7112505144773943}, {1 << 53, 869849637299280}, {1 << 53, 1695698339729451}, {1 << 32, 2179419893}, {1 << 32, 161042648},
+		{5, 3}, {3 << 40, 306738713755}, {1<<62 + 1, 836679885360207652}} {
+		if got := p.Intn(d[0]); got != d[1] {
+			t.Errorf("Random(7).randrange(%d): %d, want %d", d[0], got, d[1])
+		}
+	}
 	p = NewPython(3)
 	for i, want := range []float64{.23796462709189137, .5442292252959519, .36995516654807925} {
 		if got := p.Float64(); got != want {

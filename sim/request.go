@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"time"
 
 	"kvasir/kv"
 	"kvasir/model"
@@ -18,7 +19,8 @@ type request struct {
 	session uint64  // hash key of the session, as the trace gives it
 	conv    int32   // running number of the session in this run
 	turn    int32
-	prompt  int // leading Blocks that are of the prompt; the others fill with the output
+	think   float64 // s from the end of the answer to the session's next turn; 0: none, or not known
+	prompt  int     // leading Blocks that are of the prompt; the others fill with the output
 
 	replica int
 	match   int // leading blocks that the view had on the chosen replica
@@ -34,6 +36,7 @@ type request struct {
 	gateway  int
 	decision *sched.Decision
 	mirrors  []*sched.Decision // the same decision as the other gateways book it
+	nextTurn time.Duration     // what the client says of think
 	believed int               // prompt tokens that the core thought were held there
 	exclude  []kv.Target       // where it failed
 }

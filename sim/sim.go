@@ -42,6 +42,7 @@ type Config struct {
 	HostTokens int
 
 	Faults Faults
+	Hints  Hints
 
 	Parallel int // runs at a time; 0: GOMAXPROCS
 
@@ -94,6 +95,9 @@ func (c *Config) Validate() error {
 	}
 	if crowd := c.Workload.crowdReplicas; crowd != 0 && crowd != c.Replicas {
 		return fmt.Errorf("sim: the start times are for %d replicas, not %d", crowd, c.Replicas)
+	}
+	if err := c.Hints.validate(); err != nil {
+		return err
 	}
 	return c.Faults.validate(c.Replicas)
 }
@@ -241,7 +245,7 @@ func (c *Config) build(a arm, seed uint64) (*cluster, error) {
 		cl.router = x
 		return cl, nil
 	}
-	g, err := newGateways(cl, a.config, c.Faults, seed, intn)
+	g, err := newGateways(cl, a.config, c.Faults, c.Hints, seed, intn)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -45,8 +46,11 @@ type simCmd struct {
 	EventLoss  float64  `group:"Faults" help:"Share of event batches that are lost for good."`
 	Gauges     float64  `group:"Faults" help:"Age in seconds that engines' own figures reach."`
 	Routers    int      `group:"Faults" default:"1" help:"Routers that share the fleet."`
-	Share      float64  `group:"Faults" help:"Seconds between routers' exchanges of load; 0: at once; --share=-1: never."`
+	Share      string   `group:"Faults" default:"0" help:"Seconds between routers' exchanges of load; 0: at once; never."`
 	Change     []string `group:"Faults" sep:"none" help:"slow:2@100-200x4, dead:2@100-160, add:4@300, remove:3@500; repeatable."`
+
+	MaxOutput bool   `name:"max-output" group:"Hints of clients" help:"Requests carry their output length as max_tokens, as kvasir replay sends it."`
+	NextTurn  string `name:"next-turn" group:"Hints of clients" default:"" enum:",exact,noisy" help:"Sessions say when they will go on (x-kvasir-next-turn): exact, or noisy: off by a log-normal factor, sigma 0.5."`
 
 	JSON bool   `help:"Print as JSON."`
 	HTML string `name:"html" placeholder:"FILE" help:"Write a page with plots."`
@@ -109,10 +113,11 @@ func (c simCmd) play(ctx context.Context, input string, replicas int, profile mo
 	cfg := sim.Config{
 		Workload: w, Policies: c.Policy, Replicas: replicas, Profile: profile, KVTokens: c.KVTokens, HostTokens: c.Host, Seeds: c.Seed, Dice: c.Dice,
 		Engine: c.Engine, Clock: time.Now, Curves: c.HTML != "",
-		Faults: sim.Faults{EventDelay: c.EventDelay, EventJitter: c.Jitter, EventLoss: c.EventLoss, Gauges: c.Gauges, Routers: c.Routers, Share: c.Share},
+		Faults: sim.Faults{EventDelay: c.EventDelay, EventJitter: c.Jitter, EventLoss: c.EventLoss, Gauges: c.Gauges, Routers: c.Routers},
+		Hints:  sim.Hints{MaxOutput: c.MaxOutput, NextTurn: c.NextTurn},
 	}
-	if c.Share < 0 {
-		cfg.Faults.Share = math.Inf(1)
+	if cfg.Faults.Share, err = shareOf(c.Share); err != nil {
+		return sim.Report{}, err
 	}
 	for _, s := range c.Change {
 		x, err := sim.ParseChange(s)
@@ -131,6 +136,21 @@ func (c simCmd) play(ctx context.Context, input string, replicas int, profile mo
 		}
 	}
 	return sim.Run(ctx, cfg)
+}
+
+// shareOf reads --share. A negative number means never, too.
+func shareOf(text string) (float64, error) {
+	if text == "never" {
+		return math.Inf(1), nil
+	}
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(s) {
+		return 0, fmt.Errorf("--share is %q: want seconds, 0 for at once, or never", text)
+	}
+	if s < 0 {
+		return math.Inf(1), nil
+	}
+	return s, nil
 }
 
 func (c simCmd) workload(input string, replicas int) (*sim.Workload, error) {

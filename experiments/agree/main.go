@@ -137,7 +137,8 @@ func simulate(ctx context.Context, o options, p model.Profile, seed uint64, f si
 	if err != nil {
 		return sim.Result{}, err
 	}
-	rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: []string{o.policy}, Replicas: o.replicas, Profile: p, Engine: "paged", Seeds: []uint64{seed}, Faults: f})
+	rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: []string{o.policy}, Replicas: o.replicas, Profile: p, Engine: "paged", Seeds: []uint64{seed}, Faults: f,
+		Hints: sim.Hints{MaxOutput: true}}) // the client sends max_tokens
 	if err != nil || rep.Stopped {
 		return sim.Result{}, errors.Join(err, ctx.Err())
 	}
