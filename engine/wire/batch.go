@@ -64,6 +64,8 @@ type scratch struct {
 	extras  []kv.Extra
 	copies  []int32
 	again   repeat
+	shapes  shapes
+	trace   trace
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}

@@ -16,8 +16,14 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 	}
 	start := r.i
 	f := fields{tokens: len(s.tokens), handles: len(s.handles), extras: len(s.extras), copies: len(s.copies)}
-	c := r.peek()
+	known := !d.slow && d.shaped(r, &f)
+	s.trace.n = 0
+	c := byte(0)
+	if !known {
+		c = r.peek()
+	}
 	switch {
+	case known:
 	case isArray(c):
 		if !d.array(r, &f) {
 			return false
@@ -46,6 +52,9 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 	s.again = repeat{}
 	if ok {
 		d.Stats.Events++
+		if !known {
+			s.shapes.learn(&s.trace, r.b, start, r.i, &f)
+		}
 		if f.tag == removed && f.hashEnd > 0 && !f.hasCopies {
 			s.again = repeat{start: start, hash: f.hashAt, hashEnd: f.hashEnd, end: r.i}
 		}
@@ -68,6 +77,19 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 	}
 	d.LastError = fmt.Errorf("wire: event at byte %d to %d of the payload: field %q can't be read", start, r.i, what)
 	return true
+}
+
+// shaped decodes an event that looks like one before.
+func (d *Decoder) shaped(r *reader, f *fields) bool {
+	s, marks := d.s, *f
+	for _, sh := range s.shapes.list {
+		if sh.match(d, r, f) {
+			return true
+		}
+		s.tokens, s.handles, s.copies = s.tokens[:marks.tokens], s.handles[:marks.handles], s.copies[:marks.copies]
+		*f = marks
+	}
+	return false
 }
 
 func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
@@ -96,7 +118,7 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	e.Handles = s.handles[f.handles:]
 	e.Tokens = s.tokens[f.tokens:]
 	if e.Attention == kv.Dense && len(e.Handles) > 0 {
-		fits := len(e.Tokens) == len(e.Handles)*int(e.BlockSize)
+		fits := len(e.Tokens) == len(e.Handles)*int(e.BlockSize) && (f.nilExtras == 0 || f.nilExtras == len(e.Handles))
 		if fits && (f.extraAt > 0 || f.mmAt > 0 || f.strTokens > 0) {
 			fits = d.contents(payload, f, &e)
 		}

@@ -118,7 +118,8 @@ type fields struct {
 	lora      []byte
 	salt      []byte
 	tokensAt  int // where the value of token_ids begins
-	extraAt   int // where the value of extra_keys begins, 0: none
+	extraAt   int // where the value of extra_keys begins, 0: none, or nothing but nils
+	nilExtras int // as many as extra_keys has then
 	mmAt      int // where the value of mm_keys begins, 0: none
 	strTokens int // tokens that are strings
 	hashAt    int // the only hash is at [hashAt:hashEnd], hashEnd 0: not one
@@ -149,9 +150,11 @@ func (d *Decoder) array(r *reader, f *fields) bool {
 		case f.tag == cleared && i == 1:
 			id = fMedium
 		}
+		from := r.i
 		if !d.field(r, f, id) {
 			return false
 		}
+		d.s.trace.add(id, from, from, r.i)
 	}
 	return true
 }
@@ -169,16 +172,20 @@ func (d *Decoder) mapping(r *reader, f *fields) bool {
 		return false
 	}
 	for range n {
+		from := r.i
 		key, ok := r.bytes()
 		if !ok {
 			if !r.skip(2) { // a key that is no string, and its value
 				return false
 			}
+			d.s.trace.add(fOther, from, from, r.i)
 			continue
 		}
-		if !d.field(r, f, fieldOf(key)) {
+		id, value := fieldOf(key), r.i
+		if !d.field(r, f, id) {
 			return false
 		}
+		d.s.trace.add(id, from, value, r.i)
 	}
 	return true
 }
@@ -221,6 +228,11 @@ func (d *Decoder) field(r *reader, f *fields, id field) bool {
 	case fSalt:
 		f.salt, ok = bytesOrNil(r)
 	case fExtraKeys:
+		f.extraAt, f.nilExtras = 0, 0
+		if n, ok := r.nils(); ok {
+			f.nilExtras = n
+			return true
+		}
 		if !r.isNil() {
 			f.extraAt = r.i
 			return r.skip(1)

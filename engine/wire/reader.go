@@ -43,6 +43,31 @@ func (r *reader) isNil() bool {
 	return false
 }
 
+// nils consumes an array of nothing but nils, and returns how many.
+func (r *reader) nils() (int, bool) {
+	if r.i >= len(r.b) || !isArray(r.b[r.i]) {
+		return 0, false
+	}
+	start := r.i
+	n, ok := r.arrayLen()
+	if !ok {
+		return 0, false
+	}
+	p := r.b[r.i : r.i+n]
+	for len(p) >= 8 && binary.LittleEndian.Uint64(p) == 0xc0c0c0c0c0c0c0c0 {
+		p = p[8:]
+	}
+	for len(p) > 0 && p[0] == 0xc0 {
+		p = p[1:]
+	}
+	if len(p) > 0 {
+		r.i = start
+		return 0, false
+	}
+	r.i += n
+	return n, true
+}
+
 // uintAt returns n big-endian bytes, 1, 2, 4 or 8, after the type byte and moves past them.
 func (r *reader) uintAt(n int) (v uint64, ok bool) {
 	if !r.need(1 + n) {
