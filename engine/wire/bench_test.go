@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"flag"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -28,6 +29,10 @@ func payloads() map[string][]byte {
 		mapRemoves = append(mapRemoves, kvs{"type", "BlockRemoved", "block_hashes", list{h}, "medium", "GPU", "group_idx", 0})
 		arrayRemoves = append(arrayRemoves, list{"BlockRemoved", list{h}, "GPU", 0})
 	}
+	small := func(blocks int) list { // as decode stores them: one or a few blocks an event, with as many removals
+		return append(append(list(nil), mapRemoves[:blocks]...),
+			store(hashes[:blocks], parent, toks[:blocks*bs], bs, "extra_keys", nils[:blocks], "group_idx", 0, "kv_cache_spec_kind", "full_attention"))
+	}
 	salted := append(list(nil), nils...)
 	salted[0] = list{"adapter", "tenant"}
 	salted[1] = list{"adapter", list{"c0ffee", 3}}
@@ -35,15 +40,19 @@ func payloads() map[string][]byte {
 		"vllm-map":     batch(events...),
 		"vllm-array":   batch(array...),
 		"vllm-keys":    batch(store(hashes, nil, toks, bs, "lora_name", "adapter", "extra_keys", salted)),
+		"vllm-map-16":  batch(small(16)...),
+		"vllm-map-1":   batch(small(1)...),
 		"remove-map":   batch(mapRemoves...),
 		"remove-array": batch(arrayRemoves...),
 	}
 }
 
+var inFull = flag.Bool("in-full", false, "decode each event in full in BenchmarkDecode")
+
 func BenchmarkDecode(b *testing.B) {
 	for name, payload := range payloads() {
 		b.Run(name, func(b *testing.B) {
-			d := Decoder{Seed: seed}
+			d := Decoder{Seed: seed, slow: *inFull}
 			b.SetBytes(int64(len(payload)))
 			b.ReportAllocs()
 			blocks := 0

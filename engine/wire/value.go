@@ -47,7 +47,12 @@ func readHandles(r *reader, dst []kv.Handle) ([]kv.Handle, bool) {
 	if !ok {
 		return dst, false
 	}
-	for range n {
+	k := 0
+	for b := r.b; k < n && len(b)-r.i >= 9 && (b[r.i] == 0xcf || b[r.i] == 0xd3); k++ {
+		dst = append(dst, kv.Handle(binary.BigEndian.Uint64(b[r.i+1:])))
+		r.i += 9
+	}
+	for ; k < n; k++ {
 		h, ok := readHandle(r)
 		if !ok {
 			return dst, false
@@ -68,27 +73,43 @@ func readTokens(r *reader, dst []uint32) (_ []uint32, strs int, _ bool) {
 		return dst, 0, false
 	}
 	// The ints in front, in the forms that a vocabulary of up to 2^32 takes: the
-	// hot loop of the whole decoder.
+	// hot loop of the whole decoder. Most ids take three bytes, so four of them are
+	// tried at a time.
 	b, i := r.b, r.i
 	k := 0
 loop:
-	for ; k < n && i < len(b); k++ {
-		c := b[i]
-		switch {
-		case c < 0x80:
-			dst = append(dst, uint32(c))
-			i++
-		case c == 0xcd && len(b)-i >= 3:
-			dst = append(dst, uint32(b[i+1])<<8|uint32(b[i+2]))
-			i += 3
-		case c == 0xce && len(b)-i >= 5:
-			dst = append(dst, binary.BigEndian.Uint32(b[i+1:]))
-			i += 5
-		case c == 0xcc && len(b)-i >= 2:
-			dst = append(dst, uint32(b[i+1]))
-			i += 2
-		default:
-			break loop
+	for k < n {
+		if n-k >= 4 && len(b)-i >= 12 {
+			p := (*[12]byte)(b[i:])
+			x, y := binary.BigEndian.Uint64(p[:8]), binary.BigEndian.Uint32(p[8:])
+			if x&0xff0000ff0000ff00 == 0xcd0000cd0000cd00 && y&0x00ff0000 == 0x00cd0000 {
+				dst = append(dst, uint32(x>>40)&0xffff, uint32(x>>16)&0xffff, uint32(x)<<8&0xff00|y>>24, y&0xffff)
+				i += 12
+				k += 4
+				continue
+			}
+		}
+		for end := min(k+4, n); k < end; k++ {
+			if i == len(b) {
+				break loop
+			}
+			c := b[i]
+			switch {
+			case c == 0xcd && len(b)-i >= 3:
+				dst = append(dst, uint32(b[i+1])<<8|uint32(b[i+2]))
+				i += 3
+			case c < 0x80:
+				dst = append(dst, uint32(c))
+				i++
+			case c == 0xce && len(b)-i >= 5:
+				dst = append(dst, binary.BigEndian.Uint32(b[i+1:]))
+				i += 5
+			case c == 0xcc && len(b)-i >= 2:
+				dst = append(dst, uint32(b[i+1]))
+				i += 2
+			default:
+				break loop
+			}
 		}
 	}
 	r.i = i
