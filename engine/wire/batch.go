@@ -66,6 +66,7 @@ type scratch struct {
 	again   repeat
 	shapes  shapes
 	trace   trace
+	fields  fields // of the event that is decoded
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -201,6 +202,14 @@ func (d *Decoder) events(r *reader, b *Batch) bool {
 	}
 	n, ok := r.arrayLen()
 	for i := 0; ok && i < n; i++ {
+		if d.s.again.end > 0 && !d.slow {
+			k := d.s.again.run(r, d.s, n-i)
+			b.Blocks += k
+			d.Stats.Events += uint64(k)
+			if i += k; i == n {
+				break
+			}
+		}
 		ok = d.event(r, b)
 	}
 	return ok
@@ -211,8 +220,10 @@ func (d *Decoder) events(r *reader, b *Batch) bool {
 func PeekTime(payload []byte) float64 {
 	r := reader{b: payload}
 	var b Batch
-	if _, ok := r.arrayLen(); ok {
-		batchTime(&r, &b)
+	if n, ok := r.arrayLen(); ok {
+		if n > 0 {
+			batchTime(&r, &b)
+		}
 		return b.Time
 	}
 	n, _ := r.mapLen()

@@ -9,27 +9,22 @@ import (
 // event decodes one event. It fails only if the payload can't be read any further.
 func (d *Decoder) event(r *reader, b *Batch) bool {
 	s := d.s
-	if s.again.end > 0 && !d.slow && s.again.next(r, s) {
-		b.Blocks++
-		d.Stats.Events++
-		return true
-	}
 	start := r.i
-	f := fields{tokens: len(s.tokens), handles: len(s.handles), extras: len(s.extras), copies: len(s.copies)}
-	known := !d.slow && d.shaped(r, &f)
-	s.trace.n = 0
+	f, m := &s.fields, marks{len(s.tokens), len(s.handles), len(s.extras), len(s.copies)}
+	known := !d.slow && d.shaped(r, f, m)
 	c := byte(0)
 	if !known {
+		*f, s.trace.n = fields{marks: m}, 0
 		c = r.peek()
 	}
 	switch {
 	case known:
 	case isArray(c):
-		if !d.array(r, &f) {
+		if !d.array(r, f) {
 			return false
 		}
 	case isMap(c):
-		if !d.mapping(r, &f) {
+		if !d.mapping(r, f) {
 			return false
 		}
 	default: // whatever it is, it is no event
@@ -42,18 +37,18 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 	if f.bad == fOther {
 		switch f.tag {
 		case stored:
-			ok = d.stored(r.b, &f, b)
+			ok = d.stored(r.b, f, b)
 		case removed:
-			ok = d.removed(&f, b)
+			ok = d.removed(f, b)
 		case cleared:
-			ok = d.cleared(&f)
+			ok = d.cleared(f)
 		}
 	}
 	s.again = repeat{}
 	if ok {
 		d.Stats.Events++
 		if !known {
-			s.shapes.learn(&s.trace, r.b, start, r.i, &f)
+			s.shapes.learn(&s.trace, r.b, start, r.i, f)
 		}
 		if f.tag == removed && f.hashEnd > 0 && !f.hasCopies {
 			s.again = repeat{start: start, hash: f.hashAt, hashEnd: f.hashEnd, end: r.i}
@@ -80,21 +75,23 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 }
 
 // shaped decodes an event that looks like one before.
-func (d *Decoder) shaped(r *reader, f *fields) bool {
-	s, marks := d.s, *f
+func (d *Decoder) shaped(r *reader, f *fields, m marks) bool {
+	s := d.s
 	for _, sh := range s.shapes.list {
-		if sh.match(d, r, f) {
-			return true
+		if sh.fits(r) {
+			if sh.match(d, r, f, m) {
+				return true
+			}
+			s.tokens, s.handles, s.copies = s.tokens[:m.tokens], s.handles[:m.handles], s.copies[:m.copies]
 		}
-		s.tokens, s.handles, s.copies = s.tokens[:marks.tokens], s.handles[:marks.handles], s.copies[:marks.copies]
-		*f = marks
 	}
 	return false
 }
 
 func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	s := d.s
-	e := kv.Event{
+	e := s.event()
+	*e = kv.Event{
 		Kind: kv.Stored, Tier: tierOf(f.medium), Attention: attentionOf(f.spec), Group: f.group,
 		BlockSize: f.blockSize, Reused: f.reused,
 		Parent: f.parent, Root: !f.hasParent || f.parent == 0, // llm-d's simulator writes 0 for no parent
@@ -120,7 +117,7 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	if e.Attention == kv.Dense && len(e.Handles) > 0 {
 		fits := len(e.Tokens) == len(e.Handles)*int(e.BlockSize) && (f.nilExtras == 0 || f.nilExtras == len(e.Handles))
 		if fits && (f.extraAt > 0 || f.mmAt > 0 || f.strTokens > 0) {
-			fits = d.contents(payload, f, &e)
+			fits = d.contents(payload, f, e)
 		}
 		switch {
 		case len(e.Tokens) == 0:
@@ -134,8 +131,17 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 		}
 	}
 	b.Blocks += len(e.Handles)
-	s.events = append(s.events, e)
 	return true
+}
+
+// event appends an event, with whatever it was before.
+func (s *scratch) event() *kv.Event {
+	if n := len(s.events); n < cap(s.events) {
+		s.events = s.events[:n+1]
+	} else {
+		s.events = append(s.events, kv.Event{})
+	}
+	return &s.events[len(s.events)-1]
 }
 
 // removed appends a removal, or extends the one before: vLLM sends an event for
@@ -159,12 +165,11 @@ func (d *Decoder) removed(f *fields, b *Batch) bool {
 			return true
 		}
 	}
-	s.events = append(s.events, kv.Event{Kind: kv.Removed, Tier: tier, Attention: attention, Group: f.group, Handles: handles, Copies: copies})
+	*s.event() = kv.Event{Kind: kv.Removed, Tier: tier, Attention: attention, Group: f.group, Handles: handles, Copies: copies}
 	return true
 }
 
 func (d *Decoder) cleared(f *fields) bool {
-	e := kv.Event{Kind: kv.Cleared, Tier: tierOf(f.medium), AllTiers: d.ClearAll && len(f.medium) == 0}
-	d.s.events = append(d.s.events, e)
+	*d.s.event() = kv.Event{Kind: kv.Cleared, Tier: tierOf(f.medium), AllTiers: d.ClearAll && len(f.medium) == 0}
 	return true
 }

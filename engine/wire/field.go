@@ -125,8 +125,11 @@ type fields struct {
 	hashAt    int // the only hash is at [hashAt:hashEnd], hashEnd 0: not one
 	hashEnd   int
 
-	tokens, handles, extras, copies int // marks
+	marks
 }
+
+// marks are where the lists of an event begin in the scratch memory.
+type marks struct{ tokens, handles, extras, copies int }
 
 // array reads the positional form. Positions of vLLM; a map where vLLM has the
 // adapter's name is SGLang's metadata.

@@ -1,6 +1,11 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+
+	"kvasir/kv"
+)
 
 // A repeat is where the latest event, a removal of one block, lies in the
 // payload. Under pressure an engine sends one such event for each evicted block,
@@ -10,26 +15,33 @@ type repeat struct {
 	start, hash, hashEnd, end int // end 0: the latest event is none
 }
 
-// next decodes the event at r if it is the latest one with another hash, and
-// adds the hash to it.
-func (t *repeat) next(r *reader, s *scratch) bool {
-	size := t.end - t.start
-	if len(r.b)-r.i < size {
-		return false
+// run decodes up to n events at r that are the latest one with another hash,
+// adds their hashes to it, and returns how many there were.
+func (t *repeat) run(r *reader, s *scratch, n int) int {
+	size, hash, hashEnd := t.end-t.start, t.hash-t.start, t.hashEnd-t.start
+	old := r.b[t.start:t.end]
+	head, tail := old[:hash+1], old[hashEnd:]
+	k := 0
+	for ; k < n && len(r.b)-r.i >= size; k++ {
+		next := r.b[r.i : r.i+size]
+		if !bytes.Equal(next[:hash+1], head) || !bytes.Equal(next[hashEnd:], tail) {
+			break
+		}
+		h := kv.Handle(0)
+		if p := next[hash:hashEnd]; len(p) == 9 { // a 64-bit int: its type byte is the old one's
+			h = kv.Handle(binary.BigEndian.Uint64(p[1:]))
+		} else {
+			one, ok := reader{b: next[:hashEnd], i: hash}, false
+			if h, ok = readHandle(&one); !ok || one.i != hashEnd {
+				break
+			}
+		}
+		s.handles = append(s.handles, h)
+		r.i += size
 	}
-	old, new := r.b[t.start:t.end], r.b[r.i:r.i+size]
-	hash, hashEnd := t.hash-t.start, t.hashEnd-t.start
-	if !bytes.Equal(old[:hash+1], new[:hash+1]) || !bytes.Equal(old[hashEnd:], new[hashEnd:]) {
-		return false
+	if k > 0 {
+		p := &s.events[len(s.events)-1]
+		p.Handles = s.handles[len(s.handles)-len(p.Handles)-k:]
 	}
-	one := reader{b: new[:hashEnd], i: hash}
-	h, ok := readHandle(&one)
-	if !ok || one.i != hashEnd {
-		return false
-	}
-	s.handles = append(s.handles, h)
-	p := &s.events[len(s.events)-1]
-	p.Handles = s.handles[len(s.handles)-len(p.Handles)-1:]
-	r.i += size
-	return true
+	return k
 }

@@ -56,15 +56,14 @@ const holes = 1<<fHashes | 1<<fParent | 1<<fTokens | 1<<fExtraKeys | 1<<fMMKeys 
 // maxLiteral bounds the literal bytes of a shape.
 const maxLiteral = 512
 
+// fits says that the event at r may have this shape.
+func (sh *shape) fits(r *reader) bool { return r.i < len(r.b) && r.b[r.i] == sh.lit[0] }
+
 // match decodes the event at r if it has this shape. If not, r has not moved.
-func (sh *shape) match(d *Decoder, r *reader, f *fields) bool {
-	start, b := r.i, r.b
-	if start >= len(b) || b[start] != sh.lit[0] {
-		return false
-	}
-	tokens, handles, extras, copies := f.tokens, f.handles, f.extras, f.copies
+func (sh *shape) match(d *Decoder, r *reader, f *fields, m marks) bool {
+	start := r.i
 	*f = sh.base
-	f.tokens, f.handles, f.extras, f.copies = tokens, handles, extras, copies
+	f.marks = m
 	for i := range sh.steps {
 		h := &sh.steps[i]
 		if !r.literal(sh.lit[h.from:h.to]) || !d.field(r, f, h.id) || f.bad != fOther {
