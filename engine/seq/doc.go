@@ -15,6 +15,7 @@
 //	m.Emptied(why, now)                         // the cache is known to be empty
 //	m.Dropped(epoch, seq, now)                  // the ring overflowed up to seq
 //	m.Refill(why, now)                          // forget, and fill again
+//	k, ok := m.Mark(); m.Resume(k)              // a later Machine goes on from a snapshot: before Opened
 //
 // What is seen and what is done, "replay" meaning that the publisher has a
 // replay service and that it answers:
@@ -24,7 +25,8 @@
 //	                      process, the rest is what was missed. Another one, or none: a restart.
 //	                      Without: proven once the next number fits and Process says the same start time
 //	number == expected    apply
-//	number >  expected    gap: replay from our last batch, live batches wait. Without: stale, go on
+//	number >  expected    gap: replay from our last batch, live batches wait. Without: forget, go on,
+//	                      since nobody will ever tell what was removed in between
 //	number <  expected    on a new connection, or younger than our last batch: a restart; else a duplicate
 //	restart               forget, then as on the first connection
 //	replay too short      forget, go on from where its buffer begins: believed is what can be known
@@ -33,11 +35,14 @@
 //	                      and forgets when its first answer comes, not before
 //	replay broken off     continued from where it was, as long as it brings something new
 //	live batches too many bounded by number and bytes; what found no room is asked for afterwards
+//	resumed               as on a new connection, but what can't be shown is forgotten: a replay that
+//	                      fails, a connection that doesn't come; without a replay service, a number
+//	                      that doesn't fit, or an engine that doesn't tell when its process began
 //	silence               replay from our last batch, now and then: a publisher drops for a slow
 //	                      subscriber, and the last batch before a silence has no successor to show it
 //
 // Trust: exact after a replay from 0, or a first live batch 0, or a clear; filling
-// where history is unknown but nothing was lost since; stale where removals may be
+// where history is unknown but nothing was lost since, and until what was resumed has been confirmed; stale where removals may be
 // missing, while a replay runs that decides it, and while the connection is down;
 // blind when it stays down.
 //

@@ -50,7 +50,11 @@ func FuzzMachine(f *testing.F) {
 			return
 		}
 		j := &judge{t: t}
-		m := New(Config{Replay: steps[0]&1 != 0, HoldBatches: 1 + int(steps[0]>>4), HoldBytes: 64}, j)
+		cfg := Config{Replay: steps[0]&1 != 0, HoldBatches: 1 + int(steps[0]>>4), HoldBytes: 64}
+		m := New(cfg, j)
+		if steps[0]&2 != 0 {
+			m.Resume(Mark{Next: uint64(steps[0] >> 2), Time: 1, Process: 100, Exact: steps[0]&4 != 0, Why: "x"})
+		}
 		now := time.Unix(1e6, 0)
 		epoch := uint64(1)
 		clock := 0.0
@@ -105,6 +109,9 @@ func FuzzMachine(f *testing.F) {
 				j.any = false
 			case 15:
 				m.Emptied("x", now)
+			}
+			if k, ok := m.Mark(); ok && (k.Next == 0 || k.Time == 0 || k.Why == "") {
+				t.Fatalf("a mark of no use: %+v", k)
 			}
 			if len(m.hold) > m.cfg.HoldBatches+1 || m.holdBytes > 64+16 {
 				t.Fatalf("%d batches and %d bytes held", len(m.hold), m.holdBytes)

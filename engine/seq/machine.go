@@ -54,6 +54,7 @@ type Machine struct {
 	// The link.
 	up        bool
 	epoch     uint64
+	upSince   time.Time
 	downSince time.Time
 
 	// The watermark. started means that next and lastTime mean something.
@@ -65,6 +66,7 @@ type Machine struct {
 	observed     bool    // it was looked up since the connection was made
 	dupRun       int     // duplicates in ascending order
 	lastDup      uint64
+	loaded       bool // from a snapshot, and not confirmed yet
 
 	// The running replay and the live batches that wait for its end.
 	mode      mode
@@ -123,7 +125,7 @@ func (m *Machine) Opened(now time.Time) {
 // Connected: the subscription stands. epoch is another number for each
 // connection.
 func (m *Machine) Connected(epoch uint64, now time.Time) {
-	m.up, m.epoch = true, epoch
+	m.up, m.epoch, m.upSince = true, epoch, now
 	m.dropHold()
 	m.sawMore = false
 	m.retries = 0
@@ -175,6 +177,7 @@ func (m *Machine) Live(epoch uint64, b Batch, now time.Time) {
 
 // Tick lets time pass: see Deadline.
 func (m *Machine) Tick(now time.Time) {
+	m.doubt(now)
 	if m.mode != none && !now.Before(m.deadline) {
 		err := fmt.Errorf("no answer within %v", m.cfg.ReplayTimeout)
 		if m.answered {
@@ -213,6 +216,7 @@ func (m *Machine) Deadline() time.Time {
 			d = t
 		}
 	}
+	earliest(m.doubtAt())
 	switch {
 	case !m.up:
 		if m.trust.shown != kv.Blind && !m.downSince.IsZero() {

@@ -169,13 +169,20 @@ func (m *Machine) ReplayEnd(token int, now time.Time) {
 		case len(m.hold) == 0 && !m.sawMore:
 			m.started, m.next, m.lastTime = true, 0, 0
 			m.appliedEpoch = m.epoch
-			m.believe(kv.Exact, "the engine has not published anything yet")
+			m.believe(kv.Exact, nothingYet)
 			m.ground()
 		}
 	}
 	m.mode, m.probe, m.behind = none, false, false
 	m.retryAt = time.Time{}
 	m.release(now)
+	switch {
+	case !m.loaded || m.mode != none:
+	case m.trust.lossy:
+		m.unload(m.trust.why, now)
+	default:
+		m.confirm()
+	}
 	if m.probeAt.IsZero() || m.probeAt.Before(now) {
 		m.probeWait = m.cfg.ProbeAfter
 		m.probeAt = now.Add(m.probeWait)
@@ -246,6 +253,11 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 		return
 	}
 	m.stats.Failed++
+	if m.loaded {
+		m.unload(fmt.Sprintf("replay from batch %d failed: %v", m.from, err), now)
+		m.publish(now)
+		return
+	}
 	mo, answered, probe := m.mode, m.answered, m.probe
 	m.cancel()
 	if probe && len(m.hold) == 0 && !m.sawMore { // nothing says that anything is missing

@@ -59,12 +59,16 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 //	emptied                    the cache is known to be empty
 //	refill | plain             ask for a refill; a batch without a number
 //	wait DURATION              time goes by, up to the next deadline and over it
+//	mark                       where it stands, for a snapshot
+//	load                       a new machine of the same kind goes on from the last mark
 //	stats
 //
 // TIME is SEQ unless given, so batches age with their numbers.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		var m *Machine
+		var c Config
+		var kept Mark
 		p := &printer{}
 		now := time.Unix(1_000_000, 0)
 		epoch := uint64(0)
@@ -100,7 +104,7 @@ func TestScripts(t *testing.T) {
 				fmt.Fprintf(p, "> %s\n", strings.TrimSpace(line))
 				switch f[0] {
 				case "new":
-					var c Config
+					c = Config{}
 					for _, x := range f[1:] {
 						if v, ok := strings.CutPrefix(x, "hold="); ok {
 							c.HoldBatches, _ = strconv.Atoi(v)
@@ -157,6 +161,14 @@ func TestScripts(t *testing.T) {
 						}
 					}
 					now = until
+				case "mark":
+					k, ok := m.Mark()
+					fmt.Fprintf(p, "%+v %v\n", k, ok)
+					kept = k
+				case "load":
+					m = New(c, p)
+					m.Resume(kept)
+					m.Opened(now)
 				case "stats":
 					fmt.Fprintf(p, "%+v\n", m.Stats())
 				default:

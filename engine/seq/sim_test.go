@@ -47,6 +47,7 @@ type sim struct {
 	corrupt     float64
 	cutRate     float64
 	restartRate float64
+	reloads     float64 // chance that the router restarts
 	mute        float64 // chance that a replay is not answered
 	holes       float64 // chance that the service drops an answer
 	quiet       bool    // no faults any more
@@ -76,6 +77,11 @@ type sim struct {
 	lastProc int
 	lastSeq  uint64
 	any      bool
+	hold     int
+	stopped  bool
+	kept     Mark
+	keptOK   bool
+	keptTwin map[byte]int
 	harmed   bool // something was published that nobody can ever know: a corrupt or lost batch
 }
 
@@ -131,12 +137,54 @@ func newSim(t *testing.T, seed uint64) *sim {
 	}
 	s.lose, s.dup, s.corrupt = some(0.2), some(0.2), some(0.05)
 	s.cutRate, s.restartRate, s.mute, s.holes = some(0.1), some(0.05), some(0.8), some(0.1)
-	hold := 8192
+	s.reloads = some(0.05)
+	s.hold = 8192
 	if rng.IntN(3) == 0 {
-		hold = 1 + rng.IntN(4)
+		s.hold = 1 + rng.IntN(4)
 	}
-	s.m = New(Config{Replay: s.replay, HoldBatches: hold, Jitter: rng.Float64}, s)
+	s.m = s.machine()
 	return s
+}
+
+func (s *sim) machine() *Machine {
+	return New(Config{Replay: s.replay, HoldBatches: s.hold, Jitter: s.rng.Float64}, s)
+}
+
+// reload restarts the router. What it held is kept if the machine knows where
+// it stands, at this moment or some time before, when it was killed.
+func (s *sim) reload() {
+	mark, ok := s.m.Mark()
+	twin := maps.Clone(s.twin)
+	if s.rng.IntN(4) == 0 && s.keptOK { // killed: the last snapshot is what there is
+		mark, ok, twin = s.kept, true, maps.Clone(s.keptTwin)
+	}
+	s.logf("the router stops; mark %+v (%v)", mark, ok)
+	s.up, s.token, s.any = false, 0, false
+	s.epoch++ // what is under way is lost
+	down := time.Duration(s.rng.Int64N(int64([]time.Duration{time.Second, time.Minute}[s.rng.IntN(2)])))
+	s.m, s.trust, s.why = s.machine(), kv.Unknown, ""
+	clear(s.twin)
+	s.stopped = true
+	s.run(s.now.Add(down / 2))
+	if s.rng.IntN(3) == 0 {
+		s.publish()
+		s.run(s.now.Add(down / 2))
+	}
+	s.stopped = false
+	if ok {
+		s.twin = twin
+		s.m.Resume(mark)
+	}
+	s.logf("the router starts")
+	s.m.Opened(s.now)
+	s.check()
+}
+
+// keep writes a snapshot.
+func (s *sim) keep() {
+	if mark, ok := s.m.Mark(); ok {
+		s.kept, s.keptOK, s.keptTwin = mark, true, maps.Clone(s.twin)
+	}
 }
 
 // The publisher.
@@ -218,7 +266,7 @@ func (s *sim) send(b Batch) {
 // The connection.
 
 func (s *sim) connect() {
-	if s.up || !s.alive {
+	if s.up || !s.alive || s.stopped {
 		return
 	}
 	s.epoch++
@@ -350,7 +398,7 @@ func (s *sim) Trust(t kv.Trust, why string) {
 
 // check is the invariant.
 func (s *sim) check() {
-	if s.trust != kv.Exact {
+	if s.trust != kv.Exact || s.stopped {
 		return
 	}
 	if !s.up {
@@ -412,6 +460,10 @@ func (s *sim) play() {
 			})
 		case s.chance(s.cutRate):
 			s.cut()
+		case s.chance(s.reloads):
+			s.reload()
+		case s.chance(s.reloads):
+			s.keep()
 		case s.chance(0.02):
 			s.m.Refill("a test says so", s.now)
 		case s.chance(0.02) && s.next > 0 && s.up && s.connProc == s.proc:

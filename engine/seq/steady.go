@@ -44,7 +44,7 @@ func (m *Machine) begin(b Batch) {
 	m.ground()
 	m.observed, m.behind = false, false
 	if b.Seq == 0 {
-		m.believe(kv.Exact, "followed since the engine's start")
+		m.believe(kv.Exact, sinceStart)
 	} else {
 		m.believe(kv.Filling, fmt.Sprintf("attached at batch %d, history unknown", b.Seq))
 		m.trust.lossy = m.cfg.Replay // its service has not answered yet
@@ -83,6 +83,7 @@ func (m *Machine) restart(why string, b *Batch, now time.Time) {
 	m.sawMore = false
 	m.forget(why)
 	m.unstart(why)
+	m.process = 0
 	switch {
 	case m.cfg.Replay:
 		if b != nil {
@@ -105,17 +106,35 @@ func (m *Machine) gap(seq uint64, now time.Time) {
 	m.lose(seq)
 }
 
-// lose notes that batches from next to before seq are not to be had.
+// lose notes that batches from next to before seq are not to be had. A replay
+// service that doesn't answer now may do so later. Without one nobody will ever
+// tell which blocks were removed in between: better none than wrong ones.
 func (m *Machine) lose(seq uint64) {
-	how := "no replay is configured"
+	lost := fmt.Sprintf("batches %d to %d are lost", m.next, seq-1)
 	if m.cfg.Replay {
-		how = "the replay service doesn't answer"
+		m.stale(lost+", the replay service doesn't answer", true)
+		return
 	}
-	m.stale(fmt.Sprintf("batches %d to %d are lost, %s", m.next, seq-1, how), true)
+	m.forget(lost + noReplay)
+	m.believe(kv.Filling, lost+noReplay)
+	m.ground()
+	m.next = seq
 }
+
+// noReplay is why nothing can be done, and what an operator can do.
+const noReplay = ", and the engine has no replay service to ask for them (add replay_endpoint to its --kv-events-config)"
+
+// Reasons to be exact.
+const (
+	sinceStart = "followed since the engine's start"
+	nothingYet = "the engine has not published anything yet"
+)
 
 // apply hands b to the sink and moves the watermark.
 func (m *Machine) apply(b Batch) {
+	if m.trust.why == nothingYet {
+		m.believe(kv.Exact, sinceStart)
+	}
 	m.next, m.lastTime, m.appliedEpoch = after(b.Seq), b.Time, m.epoch
 	m.dupRun = 0
 	m.stats.Applied++
@@ -124,7 +143,7 @@ func (m *Machine) apply(b Batch) {
 	if a.Cleared {
 		m.believe(kv.Exact, fmt.Sprintf("cleared by the engine at batch %d, followed since", b.Seq))
 		m.ground()
-		m.retryAt = time.Time{}
+		m.loaded, m.retryAt = false, time.Time{}
 	}
 	switch {
 	case a.Bad:
@@ -139,6 +158,7 @@ func (m *Machine) apply(b Batch) {
 // forget drops what is held; what comes after it is true, but not all.
 func (m *Machine) forget(why string) {
 	m.stats.Forgets++
+	m.loaded = false
 	m.sink.Forget(why)
 }
 

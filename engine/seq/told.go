@@ -19,7 +19,7 @@ func (m *Machine) Unsequenced(epoch uint64, b Batch, now time.Time) {
 		m.cancel()
 		m.dropHold()
 	}
-	if m.appliedEpoch != epoch && m.stats.Applied > 0 {
+	if m.appliedEpoch != epoch && (m.stats.Applied > 0 || m.loaded) {
 		m.forget("the publisher numbers no batches and has connected again")
 	}
 	m.believe(kv.Filling, "the publisher numbers no batches, so losses can't be seen")

@@ -30,6 +30,7 @@ type trust struct {
 func (m *Machine) prove() {
 	if m.trust.contiguous && m.trust.verified {
 		m.ground()
+		m.confirm()
 	}
 }
 
@@ -60,6 +61,8 @@ func (m *Machine) publish(now time.Time) {
 	case t == kv.Unknown && !m.up && m.stats.Applied == 0:
 		why = "not connected yet"
 	case t == kv.Unknown:
+	case m.loaded:
+		t, why = kv.Filling, unconfirmed
 	case !m.up:
 		t, why = kv.Stale, "connection down"
 	case m.mode == repair && !m.probe:
