@@ -90,16 +90,12 @@ func (ix *Index) loseRange(l *lane, row uint32, lo, hi int, id uint32) {
 	l.recount(ix.sets.mask(id, l.id), 0, n)
 	rest := ix.sets.with(id, l.id, 0)
 	ix.sets.hold(rest, n)
-	s, m := ix.rows.at(row)
+	_, m := ix.rows.at(row)
+	if rest == 0 || m.names == l.id {
+		ix.unname(row, lo, hi)
+	}
 	if rest == 0 {
 		gone := uint16((1<<n - 1) << lo)
-		names := s.handles(row)
-		for p := lo; p < hi; p++ {
-			if m.named>>p&1 == 1 {
-				ix.handles.delete(ix.keyOf(names[p]), uint32(slotAt(row, p)))
-			}
-		}
-		m.named &^= gone
 		m.alias &^= gone
 		m.extra &^= gone
 		m.live &^= gone
@@ -121,12 +117,9 @@ func (l *lane) simple() bool {
 
 // vacate cleans up after the last holder of s.
 func (ix *Index) vacate(s slot) {
-	sl, m := ix.rows.at(s.row())
+	_, m := ix.rows.at(s.row())
 	p := s.pos()
-	if m.named>>p&1 == 1 {
-		ix.handles.delete(ix.keyOf(sl.handles(s.row())[p]), uint32(s))
-	}
-	m.named &^= 1 << p
+	ix.unname(s.row(), p, p+1)
 	m.alias &^= 1 << p
 	m.extra &^= 1 << p
 	m.live &^= 1 << p
@@ -190,8 +183,8 @@ func (ix *Index) reuse(kind retired, n uint32) {
 func (ix *Index) head(h kv.Hash) uint32 {
 	tag := tagOf(uint64(h))
 	s, b := ix.heads.segment(tag)
-	for range segBuckets {
-		e := s.e.bucket(b)
+	for range s.buckets() {
+		e := s.bucket(b)
 		for i := range e {
 			if x := atomic.LoadUint64(&e[i]); matches(x, tag) {
 				r := uint32(x)

@@ -6,8 +6,8 @@
 // of row heads (table.go). Each slot has a set of holders, interned (holders.go):
 // a lookup walks rows and intersects sets where they change (match.go), without a
 // lock; what readers may still see is not reused before they have left
-// (epoch.go). Engines' own names of blocks are in a second table, shared by
-// engines that agree (naming.go).
+// (epoch.go). Engines' own names of blocks are in a table of each engine, and one
+// for names that several use (naming.go).
 package index
 
 import (
@@ -39,7 +39,8 @@ type Index struct {
 	queue atomic.Int32 // who waits for mu
 
 	mu          sync.Mutex // over everything below, and all writes
-	handles     table      // shared name -> slot
+	tables      segments   // memory of heads and names
+	common      table      // name that several lanes use -> slot
 	byAlias     map[laneHandle]slot
 	aliasOf     map[laneSlot]kv.Handle
 	copies      map[uint64]int32 // beyond the first, by copyKey
@@ -76,8 +77,8 @@ func New(c Config) *Index {
 		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},
 	}
 	ix.rows.init()
-	ix.heads.init(true)
-	ix.handles.init(false)
+	ix.heads.init(&ix.tables, true)
+	ix.common.init(&ix.tables, false)
 	ix.sets.init()
 	for l := maxLanes - 1; l >= 0; l-- {
 		ix.freeLanes = append(ix.freeLanes, uint16(l))

@@ -56,8 +56,10 @@ type lane struct {
 
 	groups []uint64 // groups of rows where the lane may hold blocks, a bitmap
 	count  [kv.NumTiers]int64
-	names  int  // blocks with a name of the lane's own, see naming.go
 	tail   slot // last stored, where the next store usually continues
+
+	names   table // of blocks that only this lane has named, see naming.go
+	aliases int   // blocks with a name that isn't in a table
 
 	slid   map[kv.Handle]*[kv.NumTiers]int32
 	pages  *pages
@@ -115,6 +117,7 @@ func (ix *Index) addLane(t *target, kind laneKind, group uint16) *lane {
 	}
 	l := &lane{id: ix.freeLanes[n-1], kind: kind, t: t, group: group}
 	ix.freeLanes = ix.freeLanes[:n-1]
+	l.names.init(&ix.tables, false)
 	ix.lanes[l.id] = l
 	if kind == lanePredicted {
 		t.pred = l

@@ -206,7 +206,7 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 	}
 	for step := 0; len(p.b) > 0; step++ {
 		if less { // at most a handful of rows fit, whatever the tape
-			ix.cfg.MaxBytes = ix.heads.bytes() + ix.handles.bytes() + 12*rowBytes + 4096
+			ix.cfg.MaxBytes = ix.tables.bytes + 12*rowBytes + 4096
 			if p.one(3) {
 				ix.evict(0)
 			}
@@ -248,11 +248,11 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 	ix.tidy()
 	ix.tidy()
 	ix.check(t)
-	if ix.blocks != 0 || ix.rows.inUse != 0 || ix.handles.n != 0 || ix.heads.n != 0 || ix.sets.count != 0 || len(ix.byAlias) != 0 ||
+	if ix.blocks != 0 || ix.rows.inUse != 0 || ix.common.n != 0 || ix.heads.n != 0 || ix.sets.count != 0 || len(ix.byAlias) != 0 ||
 		len(ix.aliasOf) != 0 || len(ix.copies) != 0 || ix.orphanUnits != 0 || len(ix.waiting) != 0 || len(ix.orphaned) != 0 ||
 		ix.pageMemory != 0 || ix.slidNames != 0 || len(ix.freeLanes) != maxLanes {
 		t.Fatalf("forgetting every target leaves a residue: %d blocks, %d rows, %d names, %d heads, %d sets, %d aliases, %d copies, %d orphans, %d of pages, %d sliding, %d lanes free",
-			ix.blocks, ix.rows.inUse, ix.handles.n, ix.heads.n, ix.sets.count, len(ix.byAlias)+len(ix.aliasOf), len(ix.copies), ix.orphanUnits,
+			ix.blocks, ix.rows.inUse, ix.common.n, ix.heads.n, ix.sets.count, len(ix.byAlias)+len(ix.aliasOf), len(ix.copies), ix.orphanUnits,
 			ix.pageMemory, ix.slidNames, len(ix.freeLanes))
 	}
 	return applied
@@ -330,8 +330,12 @@ func (ix *Index) check(t *testing.T) {
 				})
 				if m.named>>p&1 == 1 {
 					names++
-					if h := s.handles(r)[p]; ix.named(h, ix.keyOf(h)) != slotAt(r, p) {
-						t.Fatalf("slot %d: its name %x belongs to %d", slotAt(r, p), h, ix.named(h, ix.keyOf(h)))
+					h := s.handles(r)[p]
+					if got := ix.named(ix.namesOf(m), h, ix.keyOf(h)); got != slotAt(r, p) {
+						t.Fatalf("slot %d: its name %x belongs to %d", slotAt(r, p), h, got)
+					}
+					if m.names != inCommon && ix.resolve(ix.lanes[m.names], h) != slotAt(r, p) {
+						t.Fatalf("slot %d: its name %x is in the table of lane %d, which doesn't hold it", slotAt(r, p), h, m.names)
 					}
 				}
 			}
@@ -350,8 +354,18 @@ func (ix *Index) check(t *testing.T) {
 	if detached != ix.detached {
 		t.Fatalf("%d detached rows, counted %d", ix.detached, detached)
 	}
-	if blocks != ix.blocks || names != ix.handles.n || rows != ix.heads.n || rows > ix.rows.inUse {
-		t.Fatalf("%d blocks, %d names, %d rows; counted %d, %d, %d (in use %d)", ix.blocks, ix.handles.n, ix.heads.n, blocks, names, rows, ix.rows.inUse)
+	inTables, bytes := ix.common.n, ix.common.bytes()+ix.heads.bytes()
+	for _, l := range ix.lanes {
+		if l != nil {
+			inTables += l.names.n
+			bytes += l.names.bytes()
+		}
+	}
+	if bytes != ix.tables.bytes {
+		t.Fatalf("tables of %d bytes, counted %d", ix.tables.bytes, bytes)
+	}
+	if blocks != ix.blocks || names != inTables || rows != ix.heads.n || rows > ix.rows.inUse {
+		t.Fatalf("%d blocks, %d names, %d rows; counted %d, %d, %d (in use %d)", ix.blocks, inTables, ix.heads.n, blocks, names, rows, ix.rows.inUse)
 	}
 	if rows+ix.epochs.pending() < ix.rows.inUse {
 		t.Fatalf("%d rows in use, of which %d are held and %d retired things", ix.rows.inUse, rows, ix.epochs.pending())
@@ -366,6 +380,17 @@ func (ix *Index) check(t *testing.T) {
 			t.Fatalf("lane %d counts %v, holds %v", id, l.count, counts[uint16(id)])
 		}
 	}
+}
+
+// bytes counts the memory of t.
+func (t *table) bytes() int64 {
+	n, last := int64(8)<<t.bits, (*segment)(nil)
+	for i := range *t.dir.Load() {
+		if s := (*t.dir.Load())[i].Load(); s != last {
+			n, last = n+int64(8*len(s.e)), s
+		}
+	}
+	return n
 }
 
 func randomTape(seed uint64, n int) []byte {

@@ -33,7 +33,11 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 	for i := 0; i < len(ev.Handles); i++ {
 		h := ev.Handles[i]
 		if i%ix.ahead == 0 && len(tags)-i > 2 {
-			ix.sink = ix.handles.touch(tags[i:min(i+ix.ahead, len(tags))])
+			next := tags[i:min(i+ix.ahead, len(tags))]
+			ix.sink = l.names.touch(next)
+			if ix.common.n > 0 {
+				ix.sink = ix.common.touch(next)
+			}
 		}
 		left := told(ev, i)
 		s := ix.resolveTag(l, h, tags[i])
@@ -210,6 +214,7 @@ func (ix *Index) Forget(id kv.Target) {
 		ix.slidNames -= len(l.slid)
 		l.slid = nil
 		ix.sweep(l, 1<<planes-1)
+		l.names.forget()
 		ix.lanes[l.id] = nil
 		ix.epochs.retire(retiredLane, uint32(l.id))
 	}

@@ -54,7 +54,8 @@ type rowOwn struct {
 	kids  uint32 // rows attached to this one by up
 	depth uint32 // of the first block in its chain, from 0
 	live  uint16 // slots with holders
-	named uint16 // slots with a handle in the table of handles
+	named uint16 // slots with a handle in a table of names
+	names uint16 // which table: a lane's, or inCommon
 	alias uint16 // slots that a lane knows by another name
 	extra uint16 // slots of which a lane has several copies
 }
@@ -257,4 +258,4 @@ func (m *rows) allocDetail() uint32 {
 }
 
 // rowBytes is what a row takes.
-const rowBytes = 2*8*rowSlots + 16 + 28
+const rowBytes = 2*8*rowSlots + 16 + 32

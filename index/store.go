@@ -1,6 +1,10 @@
 package index
 
-import "kvasir/kv"
+import (
+	"math/bits"
+
+	"kvasir/kv"
+)
 
 // A run is consecutive blocks to store: those of an event, or of an orphan that
 // was joined.
@@ -93,7 +97,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 func (ix *Index) parent(l *lane, h kv.Handle) slot {
 	if s := l.tail; s != 0 {
 		if sl, m := ix.rows.peek(s.row()); sl != nil && int(m.fill.Load()) > s.pos() && m.named>>s.pos()&1 == 1 &&
-			sl.handles(s.row())[s.pos()] == h && ix.mask(s, l) != 0 && !ix.aliased(l, s) {
+			sl.handles(s.row())[s.pos()] == h && (m.names == l.id || m.names == inCommon && ix.mask(s, l) != 0 && !ix.aliased(l, s)) {
 			return s
 		}
 	}
@@ -184,40 +188,37 @@ func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool,
 }
 
 // freeNames forgets blocks whose names blocks from to to-1 of the run take over.
-// It notes in work.known the slots that have these as their shared names. Looking
-// them up in one go lets the cache misses overlap.
+// It notes in work.taken which names are in the lane's own table, and in
+// work.spots where the others would go. Looking them up in one go lets the cache
+// misses overlap.
 func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
-	w := u.l.t.work
+	l, w := u.l, u.l.t.work
 	tags := w.tags[from:to]
 	if len(tags) > 1 {
-		ix.sink = ix.handles.touch(tags)
+		ix.sink = l.names.touch(tags)
 	}
-	maybe := ix.handles.lookup(tags, &w.spots)
-	l := u.l
-	if maybe == 0 && l.names == 0 {
-		clear(w.known[:])
-		return
-	}
-	for i := from; i < to; i++ {
-		h, s := u.handles[i], slot(0)
-		if maybe>>(i-from)&1 == 1 {
-			s = ix.named(h, tags[i-from])
+	w.taken = l.names.lookup(tags, &w.spots)
+	common := uint64(0)
+	if ix.common.n > 0 {
+		if len(tags) > 1 {
+			ix.sink = ix.common.touch(tags)
 		}
-		w.known[i-from] = s
-		if s == 0 && l.names == 0 || u.live != nil && !u.live[i] {
+		common = ix.common.maybe(tags)
+	}
+	maybe := w.taken | common
+	if l.aliases > 0 {
+		maybe = 1<<len(tags) - 1
+	}
+	for ; maybe != 0; maybe &= maybe - 1 {
+		k := bits.TrailingZeros64(maybe)
+		if u.live != nil && !u.live[from+k] {
 			continue
 		}
-		if s == 0 || ix.mask(s, l) == 0 || ix.aliased(l, s) {
-			if l.names == 0 {
-				continue
+		if s := ix.resolveTag(l, u.handles[from+k], tags[k]); s != 0 {
+			if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()] != hs[from+k] {
+				ix.drop(l, s)
+				r.Rebound++
 			}
-			if s = ix.byAlias[laneHandle{h, l.id}]; s == 0 {
-				continue
-			}
-		}
-		if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()] != hs[i] {
-			ix.drop(l, s)
-			r.Rebound++
 		}
 	}
 }
@@ -260,19 +261,21 @@ func (ix *Index) same(s slot, hs []kv.Hash) int {
 }
 
 // name finishes n slots just created for l from s on, blocks i to i+n-1 of the
-// run: names and counts. work.known begins with block from.
+// run: names and counts. work.taken begins with block from.
 func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 	l := u.l
 	sl, m := ix.rows.at(s.row())
 	names := sl.handles(s.row())
 	w := l.t.work
+	ix.open(l, s.row())
+	own := m.names == l.id
 	for k := range n {
 		h := u.handles[i+k]
-		if w.known[i+k-from] == 0 {
+		if own && w.taken>>(i+k-from)&1 == 0 {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			ix.handles.insertAt(w.tags[i+k], uint32(s)+uint32(k), int(w.spots[i+k-from]))
+			l.names.insertAt(w.tags[i+k], uint32(s)+uint32(k), int(w.spots[i+k-from]))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}
@@ -290,8 +293,8 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 // joinRow makes l a holder of a whole row at once, if nothing is in the way.
 func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
 	sl, m := ix.rows.at(s.row())
-	l, old := u.l, m.sets.Load()
-	if s.pos() != 0 || n != int(m.fill.Load()) || old&inDetail != 0 || ix.sets.mask(old, l.id) != 0 || m.named != 1<<n-1 {
+	l := u.l
+	if old := m.sets.Load(); s.pos() != 0 || n != int(m.fill.Load()) || old&inDetail != 0 || ix.sets.mask(old, l.id) != 0 || m.named != 1<<n-1 {
 		return false
 	}
 	names := sl.handles(s.row())
@@ -300,6 +303,10 @@ func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
 			return false
 		}
 	}
+	if ix.open(l, s.row()); m.named != 1<<n-1 {
+		return false
+	}
+	old := m.sets.Load()
 	id := ix.sets.with(old, l.id, planeOf(u.tier, false))
 	ix.sets.hold(id, n)
 	m.sets.Store(id)

@@ -14,8 +14,8 @@ const maxAhead = 64
 type work struct {
 	tags   []uint32 // of the handles of the event, or of the orphan that joins
 	hashes []kv.Hash
-	known  [maxAhead]slot  // slots that have names of the batch under way
-	spots  [maxAhead]uint8 // where these names would go in their buckets, or noSpot
+	taken  uint64          // names of the batch under way that may be in the lane's table
+	spots  [maxAhead]uint8 // where the others would go in their buckets, or noSpot
 	twice  bool            // a handle occurs twice, or is its own parent
 	seen   handleSet
 	tagged tagSet
