@@ -23,7 +23,8 @@
 //	first connection      replay from 0; live batches wait. Without: from the first live batch on
 //	new connection        replay from our last batch: the same batch (by its time) proves the same
 //	                      process, the rest is what was missed. Another one, or none: a restart.
-//	                      Without: proven once the next number fits and Process says the same start time
+//	                      Without: proven once the next number fits and Process says the same start
+//	                      time; if that isn't told in time, forgotten
 //	number == expected    apply
 //	number >  expected    gap: replay from our last batch, live batches wait. Without: forget, go on,
 //	                      since nobody will ever tell what was removed in between
@@ -42,9 +43,9 @@
 //	                      subscriber, and the last batch before a silence has no successor to show it
 //
 // Trust: exact after a replay from 0, or a first live batch 0, or a clear; filling
-// where history is unknown but nothing was lost since, and until what was resumed has been confirmed; stale where removals may be
-// missing, while a replay runs that decides it, and while the connection is down;
-// blind when it stays down.
+// where history is unknown but nothing was lost since, and until what was resumed
+// has been confirmed; stale where removals may be missing, while a replay runs that
+// decides it, and while the connection is down; blind when it stays down.
 //
 // The rules on gaps and restarts follow what vLLM's publisher does
 // (vllm/distributed/kv_events.py): one counter per process and rank from 0, a buffer of

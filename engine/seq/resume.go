@@ -72,26 +72,26 @@ func (m *Machine) unload(why string, now time.Time) {
 	}
 }
 
-// doubt gives up on what was loaded when its time is over.
+// doubt gives up on what should have been confirmed by now.
 func (m *Machine) doubt(now time.Time) {
 	switch at := m.doubtAt(); {
 	case at.IsZero() || now.Before(at):
 	case m.up:
-		m.unload(fmt.Sprintf("within %v the engine has not told when its process began, and it has no replay service to ask", m.cfg.BlindAfter), now)
+		m.fresh(fmt.Sprintf("the engine has not told within %v of our connecting when its process began, so it may be another one%s", m.cfg.BlindAfter, addReplay), now)
 	default:
 		m.unload(fmt.Sprintf("no connection for %v", m.cfg.BlindAfter), now)
 	}
 }
 
-// doubtAt returns when what was loaded must have been confirmed; zero: there is no
-// such time. A replay has time-outs of its own. Where there is none, the process must be known to
-// be the same; then the next batch, whenever it comes, tells whether any was missed.
+// doubtAt returns when what is held must have been confirmed; zero: there is no
+// such time. A replay has time-outs of its own. Without one the process must be
+// known to be the same; then the next batch, whenever it comes, tells whether any
+// was missed.
 func (m *Machine) doubtAt() time.Time {
 	switch {
-	case !m.loaded:
-	case !m.up && !m.downSince.IsZero():
+	case m.loaded && !m.up && !m.downSince.IsZero():
 		return m.downSince.Add(m.cfg.BlindAfter)
-	case m.up && !m.cfg.Replay && !m.trust.verified:
+	case m.up && m.started && !m.cfg.Replay && !m.trust.proven && !m.trust.verified:
 		return m.upSince.Add(m.cfg.BlindAfter)
 	}
 	return time.Time{}

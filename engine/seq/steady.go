@@ -115,14 +115,15 @@ func (m *Machine) lose(seq uint64) {
 		m.stale(lost+", the replay service doesn't answer", true)
 		return
 	}
-	m.forget(lost + noReplay)
-	m.believe(kv.Filling, lost+noReplay)
+	lost += ", and the engine has no replay service to ask for them" + addReplay
+	m.forget(lost)
+	m.believe(kv.Filling, lost)
 	m.ground()
 	m.next = seq
 }
 
-// noReplay is why nothing can be done, and what an operator can do.
-const noReplay = ", and the engine has no replay service to ask for them (add replay_endpoint to its --kv-events-config)"
+// addReplay is what an operator can do.
+const addReplay = " (add replay_endpoint to its --kv-events-config)"
 
 // Reasons to be exact.
 const (

@@ -71,6 +71,9 @@ func (m *Machine) publish(now time.Time) {
 		t, why = kv.Filling, m.running
 	case !m.trust.proven && t != kv.Stale:
 		t, why = kv.Stale, "connected again: that nothing was lost has not been shown yet"
+		if !m.cfg.Replay {
+			why = "connected again: the next batch will show whether any was lost" + addReplay
+		}
 	}
 	if t != m.trust.shown || why != m.trust.shownWhy {
 		m.trust.shown, m.trust.shownWhy = t, why
