@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"kvasir/model"
 	"kvasir/policy"
@@ -16,12 +18,15 @@ type arm struct {
 	twin   *twin
 }
 
+// A preset is a product policy under settings of its own.
+type preset struct {
+	name string // policy:settings
+	set  func(c *policy.Config, p model.Profile)
+}
+
 // presets are product policies under settings that the tables compare. A name
 // without one is the policy's own defaults.
-var presets = []struct {
-	name string
-	set  func(c *policy.Config, p model.Profile)
-}{
+var presets = []preset{
 	{"dynamo:prefill8", func(c *policy.Config, _ model.Profile) { c.Dynamo.PrefillScale = 8 }},
 	{"dynamo:decay1", func(c *policy.Config, _ model.Profile) { c.Dynamo.CreditDecay = 1 }},
 	{"dynamo:credit0", func(c *policy.Config, _ model.Profile) { c.Dynamo.OverlapCredit = 0 }},
@@ -52,6 +57,24 @@ var presets = []struct {
 	{"steer:hot_prefix", func(c *policy.Config, _ model.Profile) { c.HotPrefix.Enabled = true }},
 }
 
+// combos are policies inside a combinator each. They are apart from the presets:
+// what they prevent is seen in faults, and "all" needn't play them.
+var combos = []preset{
+	{"marginal:guard", func(c *policy.Config, _ model.Profile) { c.Guard.Enabled = true }},
+	{"marginal:explore", func(c *policy.Config, _ model.Profile) { c.Explore.Enabled = true }},
+	{"marginal:min_spread", func(c *policy.Config, _ model.Profile) { c.MinSpread.Enabled = true }},
+	{"marginal:dwell", func(c *policy.Config, _ model.Profile) { c.Dwell.Enabled = true }},
+	// Refuses what no replica could begin to answer within 10 s.
+	{"marginal:shed", func(c *policy.Config, _ model.Profile) { c.Shed.Enabled, c.Shed.Deadline = true, 10*time.Second }},
+	{"dynamo:hot_prefix", func(c *policy.Config, _ model.Profile) { c.HotPrefix.Enabled = true }},
+	{"dynamo:dwell", func(c *policy.Config, _ model.Profile) { c.Dwell.Enabled = true }},
+	{"session:guard", func(c *policy.Config, _ model.Profile) { c.Guard.Enabled = true }},
+	{"pure_affinity:guard", func(c *policy.Config, _ model.Profile) { c.Guard.Enabled = true }},
+}
+
+// settings are all of them.
+func settings() []preset { return slices.Concat(presets, combos) }
+
 func known(c *policy.Config, p model.Profile) {
 	c.Marginal.Learn = false
 	c.Marginal.Coefficients = policy.Coefficients{PrefillToken: p.CP, Attention: p.CA, Step: p.C0,
@@ -59,11 +82,12 @@ func known(c *policy.Config, p model.Profile) {
 }
 
 // Arms returns the names that Config.Policies accepts: the product's policies,
-// presets of them ("dynamo:prefill8"), and the twins of the reference simulator
+// presets of them ("dynamo:prefill8"), some inside a combinator ("marginal:dwell";
+// "combinators" stands for these), and the twins of the reference simulator
 // ("ref:dynamo", "ref:POOL").
 func Arms() []string {
 	list := policy.Names()
-	for _, p := range presets {
+	for _, p := range settings() {
 		list = append(list, p.name)
 	}
 	for _, t := range twins() {
@@ -93,6 +117,12 @@ func resolve(policies []string, profile model.Profile) ([]arm, error) {
 				}
 			}
 			for _, p := range presets {
+				if err := add(p.name); err != nil {
+					return nil, err
+				}
+			}
+		case "combinators":
+			for _, p := range combos {
 				if err := add(p.name); err != nil {
 					return nil, err
 				}
@@ -127,7 +157,7 @@ func armOf(name string, profile model.Profile) (arm, error) {
 	c.Name = base
 	if ok {
 		found := false
-		for _, p := range presets {
+		for _, p := range settings() {
 			if p.name == name {
 				p.set(&c, profile)
 				found = true
@@ -135,7 +165,7 @@ func armOf(name string, profile model.Profile) (arm, error) {
 		}
 		if !found {
 			var have []string
-			for _, p := range presets {
+			for _, p := range settings() {
 				if strings.HasPrefix(p.name, base+":") {
 					have = append(have, p.name)
 				}

@@ -9,7 +9,8 @@ import (
 
 // A router places requests and is told what becomes of them.
 type router interface {
-	// route returns the replica for q, or errNowhere if none can take it now.
+	// route returns the replica for q, errNowhere if none can take it now, or
+	// errShed if it is refused.
 	route(q *request, now float64) (replica int, err error)
 	// admitted tells that q's engine has moved it from its queue to its batch.
 	admitted(q *request)
@@ -150,6 +151,11 @@ func (c *cluster) arrive(q *request) error {
 	if err == errNowhere {
 		c.metrics.refused++
 		c.queue.push(event{at: c.now + retryAfter, q: q})
+		return nil
+	}
+	if err == errShed { // the client goes on without the answer
+		c.metrics.shed++
+		c.source.ended(q, c.now, c.schedule)
 		return nil
 	}
 	if err != nil {

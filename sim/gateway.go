@@ -80,6 +80,10 @@ func (g *gateways) route(q *request, now float64) (int, error) {
 			q.exclude = q.exclude[:0] // the client's next try is a new request
 			return 0, errNowhere
 		}
+		var shed *sched.ShedError
+		if errors.As(err, &shed) {
+			return 0, errShed
+		}
 		return 0, err
 	}
 	q.decision, q.believed = d, d.Overlap.Held()

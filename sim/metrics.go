@@ -15,8 +15,9 @@ type metrics struct {
 	convs                 map[int32]conv
 	later, stayed, homing int // later requests of sessions; those on the last one's replica; on the first one's
 
-	failed, rerouted, refused int
-	lost                      int // batches of events
+	failed, rerouted, refused, shed int
+	lost                            int   // batches of events
+	top                             int32 // sessions have numbers below it
 
 	contextCV float64 // sum over samples
 	contextN  int
@@ -71,6 +72,7 @@ func (m *metrics) placed(q *request, replica int) {
 	}
 	v.replica = replica
 	m.convs[q.conv] = v
+	m.top = max(m.top, q.conv+1)
 }
 
 // add notes a completed request.

@@ -9,8 +9,12 @@ import (
 	"kvasir/sched"
 )
 
-// errNowhere says that no replica can take a request now.
-var errNowhere = errors.New("no replica can take the request")
+// errNowhere says that no replica can take a request now, errShed that the policy
+// refuses it.
+var (
+	errNowhere = errors.New("no replica can take the request")
+	errShed    = errors.New("the request is refused")
+)
 
 // A request is one prompt's life. Times in seconds of virtual time.
 type request struct {

@@ -76,6 +76,7 @@ type Result struct {
 	Failed     int     `json:"failed"`               // requests lost with their engine after their first token
 	Rerouted   int     `json:"rerouted"`             // retried elsewhere after their engine died before it
 	Refused    int     `json:"refused"`              // tries while no replica could take them
+	Shed       int     `json:"shed"`                 // refused by the policy, for good; in no figure above
 	LostEvents int     `json:"lost_batches"`         // batches of cache events that never arrived
 	Preempted  int     `json:"preemptions"`          // by paged engines
 	Share      []int   `json:"share"`                // requests by replica
@@ -152,7 +153,7 @@ func (c *cluster) result() Result {
 	if m.routed > 0 {
 		r.MaxShare = float64(slices.Max(m.share)) / float64(m.routed)
 	}
-	r.Failed, r.Rerouted, r.Refused, r.LostEvents = m.failed, m.rerouted, m.refused, m.lost
+	r.Failed, r.Rerouted, r.Refused, r.Shed, r.LostEvents = m.failed, m.rerouted, m.refused, m.shed, m.lost
 	sessions := m.sessions()
 	r.Session, r.SessionP99 = spread(sessions), linear(sessions, .99)
 	if m.curves {
@@ -164,7 +165,7 @@ func (c *cluster) result() Result {
 // sessions returns how long each session took that has ended a request.
 func (m *metrics) sessions() []float64 {
 	var v []float64
-	for id := range int32(len(m.convs)) { // running numbers: no order of a map
+	for id := range m.top { // running numbers: no order of a map
 		if c := m.convs[id]; c.ended > 0 {
 			v = append(v, c.ended-c.began)
 		}
