@@ -55,6 +55,10 @@ type steer struct {
 	regret  float64   // blocks asked for that had been there and are nowhere now
 	written float64   // blocks
 	seen    []kv.Hash // of blocks, a sample of them, by hash
+
+	// among says how many targets there were to choose from when this one last was
+	// one of them.
+	among [kv.MaxTargets]int32
 }
 
 const seenBlocks = 1 << 18
@@ -104,19 +108,30 @@ func (p *steer) Placed(req *Request, cands []Candidate, i int) {
 		}
 	}
 	p.last = req.Now
-	p.rho += c.Prefill.Seconds() / (60 * float64(len(cands)))
+	// A placement with one candidate is no choice: a peer's, or one that is pinned.
+	// It says nothing of the size of the fleet, nor of who else holds the prompt.
+	if len(cands) > 1 {
+		for k := range cands {
+			p.among[cands[k].Target] = int32(len(cands))
+		}
+	}
+	n := max(1, float64(p.among[c.Target]))
+	p.rho += c.Prefill.Seconds() / (60 * n)
 	if len(req.Hashes) == 0 {
 		return
 	}
-	p.look(req, cands, i)
+	if len(cands) > 1 {
+		p.look(req, cands, i)
+	}
 	move := infinity
 	for k := range cands {
 		if k != i {
 			move = min(move, cands[k].Terms[1])
 		}
 	}
-	if move == infinity {
-		move = c.Terms[1]
+	if move == infinity { // as if nobody else held anything of it
+		k := p.cal.of(c.Target)
+		move = k.prefill(tokensOf(req), 0, p.cfg.Budget, 0, 0)
 	}
 	req.Tag = p.returns.placed(req.Now, p.returns.find(req.Hashes), req.Hashes[len(req.Hashes)-1], c.Target, move, req.NextTurn)
 }

@@ -195,6 +195,51 @@ func TestSteerSparesReturners(t *testing.T) {
 	}
 }
 
+// What a peer has placed comes with one candidate, as there is nothing to choose.
+// It is a part of the load of the whole fleet all the same, it doesn't say that
+// nobody else holds the prompt, and moving away costs the prompt.
+func TestSteerHearsOfPeers(t *testing.T) {
+	cfg := named("steer")
+	cfg.Marginal.Coefficients = nominal
+	kappa := func(peer bool) (*steer, float64) {
+		p := must(t, cfg, lowestIndex).(*steer)
+		for k := range 200 {
+			cands := fleet(8)
+			req := &Request{Now: at(float64(k)), Tokens: 20000, Known: true, BlockSize: 512}
+			for i := range 39 {
+				req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k/2*100+i)))) // each prompt twice
+			}
+			for i := range cands[1:] {
+				cands[1+i].Overlap.GPU = int32(39 * 512 * (k % 2)) // where it was placed first, and elsewhere
+			}
+			i := p.Pick(req, cands)
+			if k%4 == 1 && peer {
+				cands, i = cands[:1], 0 // placed by a peer where it isn't held
+			}
+			p.Placed(req, cands, i)
+		}
+		return p, p.kappa()
+	}
+	_, alone := kappa(false)
+	p, peers := kappa(true)
+	if peers > 2*alone+.3 || peers < alone {
+		t.Errorf("kappa is %.2f, with a quarter of the placements by a peer %.2f", alone, peers)
+	}
+	if p.regret != 0 {
+		t.Errorf("regrets %v blocks that others hold", p.regret)
+	}
+	tag := func() uint64 {
+		req := &Request{Now: at(300), Tokens: 20000, Known: true, BlockSize: 512, Hashes: []kv.Hash{77}}
+		cands := fleet(1)
+		cands[0].Overlap.GPU = 19999
+		run(p, req, cands)
+		return req.Tag
+	}()
+	if f := &p.returns.leaves[uint32(tag)-1]; f.class < 4 {
+		t.Errorf("to move a prompt of 1.3 s is of class %d (%v s)", f.class, moveStep*float64(int(1)<<f.class))
+	}
+}
+
 // The price of prefill rises with the load and with what evictions lose, within
 // bounds, and falls again.
 func TestSteerKappa(t *testing.T) {
