@@ -113,8 +113,13 @@ func (c *call) prepare() {
 	c.route.Silent = c.rt.generate && !c.f.stream
 	c.route.NextTurn = nextTurn(c.r.Header.Get("X-Kvasir-Next-Turn"))
 	c.pin()
+	c.stick()
 	if !c.rt.generate || c.rt.kind == token.Other || c.r.Method != http.MethodPost {
 		c.route.Why = "no prompt is read on this path"
+		return
+	}
+	if c.rt.endpoint == Responses && c.f.previous != "" {
+		c.route.Why = "the prompt goes on from a stored answer, which only its engine has"
 		return
 	}
 	c.route.Text = c.body.b

@@ -66,6 +66,8 @@ type Proxy struct {
 	stats counters
 	open  attempts
 
+	stored stored // answers that engines keep
+
 	bases    sync.Map // of *url.URL, by fleet.Replica.URL
 	numBases atomic.Int64
 }

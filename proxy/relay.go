@@ -134,6 +134,9 @@ func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
 	a.watch.settle()
 	a.progress(time.Now(), true)
 	a.served()
+	if c.stores() {
+		a.keeps(storedID(c.held))
+	}
 	a.start()
 	if a.writeRaw(c.held) != nil {
 		return None, sched.Cancelled
@@ -166,6 +169,9 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 	var tail []byte // of an answer that was too long to be read whole
 	if a.watch != nil {
 		tail = append(tail, c.held[max(0, len(c.held)-maxTail):]...)
+		if c.stores() {
+			a.keeps(storedID(c.held))
+		}
 	}
 	a.start()
 	if a.resp.ContentLength < 0 {

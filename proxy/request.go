@@ -22,6 +22,8 @@ type fields struct {
 	output   int    // tokens that the client allows, over all choices; 0: not said
 	session  string // "field=value", see session
 	options  bool   // stream_options was there
+	previous string // the stored answer that it builds on (Responses), "" for none
+	unstored bool   // "store": false: the answer is not to be kept
 }
 
 // sessionRank orders the places that a session key may come from; the lower wins.
@@ -60,6 +62,10 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 			maxCompletion, _ = c.number()
 		case "max_output_tokens":
 			maxOutput, _ = c.number()
+		case "previous_response_id":
+			f.previous = storedName(c.text())
+		case "store":
+			f.unstored = c.is("false")
 		case "n":
 			n, _ = c.number()
 		case sessionNames[0]:

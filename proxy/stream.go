@@ -13,6 +13,7 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 	c := a.c
 	a.watch = newWatcher()
 	a.watch.anything = !c.rt.generate
+	a.watch.ask = c.stores()
 	if c.asked {
 		a.strip = new(stripper)
 	}
@@ -54,6 +55,10 @@ func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.watch.events.feed(p)
+	if a.watch.id != "" {
+		a.keeps(a.watch.id)
+		a.watch.id = ""
+	}
 	p = a.stripped(p)
 	c.held = append(c.held, p...)
 	if len(c.held) > c.p.cfg.HoldBytes {

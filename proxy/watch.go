@@ -10,6 +10,9 @@ type watcher struct {
 	events eventReader
 	seen   int // events with data
 
+	ask bool   // for the id in the first event
+	id  string // of the answer in the Responses API
+
 	anything bool // any event counts as content
 
 	content bool // the model has said something
@@ -52,6 +55,9 @@ func (w *watcher) event(data []byte) {
 		return
 	}
 	w.seen++
+	if w.ask {
+		w.ask, w.id = false, storedID(data)
+	}
 	if data == nil {
 		w.content = true
 		w.tokens++
