@@ -38,6 +38,7 @@ type options struct {
 	runs     int           // in real time
 	sims     int           // simulated, with late arrivals
 	late     time.Duration // of arrivals and events in those, mean
+	gauges   time.Duration // how old the engines' own figures get in those
 	virtual  bool
 }
 
@@ -54,6 +55,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "runs in real time, side by side: an engine that waits costs nothing")
 	flag.IntVar(&o.sims, "sims", 32, "simulated runs that differ in lateness and ties")
 	flag.DurationVar(&o.late, "late", 3*time.Millisecond, "mean lateness of arrivals and events in those")
+	flag.DurationVar(&o.gauges, "gauges", 5*time.Second, "age up to which the simulated router uses the engines' own figures, not stretched: as often as the real one reads them")
 	flag.BoolVar(&o.virtual, "virtual", false, "the simulator only")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -87,6 +87,7 @@ func simulate(ctx context.Context, o options, p model.Profile, list requests, se
 	if seed > 0 {
 		list = list.late(o.late.Seconds()*o.speed/o.slow, rand.New(rand.NewPCG(seed, 1)))
 		faults.EventJitter = o.late.Seconds()
+		faults.Gauges = o.gauges.Seconds()
 	}
 	f, err := os.CreateTemp("", "agree-*.jsonl")
 	if err != nil {
