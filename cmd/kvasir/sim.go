@@ -126,16 +126,23 @@ func (c simCmd) play(ctx context.Context, input string, replicas int, profile mo
 		}
 		cfg.Faults.Changes = append(cfg.Faults.Changes, x)
 	}
-	if !c.JSON && term.IsTerminal(int(os.Stderr.Fd())) {
-		bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(fmt.Sprintf("%s, %d replicas", input, replicas)), progressbar.OptionThrottle(100*time.Millisecond))
-		defer bar.Finish()
-		cfg.Progress = func(p sim.Progress) {
-			bar.ChangeMax(max(p.Requests, p.RequestsDone, 1))
-			bar.Set(p.RequestsDone)
-		}
-	}
+	var finish func()
+	cfg.Progress, finish = simBar(c.JSON, fmt.Sprintf("%s, %d replicas", input, replicas))
+	defer finish()
 	return sim.Run(ctx, cfg)
+}
+
+// simBar shows a simulation's progress on a terminal, and nothing elsewhere.
+func simBar(quiet bool, what string) (step func(sim.Progress), finish func()) {
+	if quiet || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(what), progressbar.OptionThrottle(100*time.Millisecond))
+	return func(p sim.Progress) {
+		bar.ChangeMax(max(p.Requests, p.RequestsDone, 1))
+		bar.Set(p.RequestsDone)
+	}, func() { bar.Finish() }
 }
 
 // shareOf reads --share. A negative number means never, too.
