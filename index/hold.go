@@ -182,21 +182,19 @@ func (ix *Index) reuse(kind retired, n uint32) {
 // head returns the row whose first block is h, or 0.
 func (ix *Index) head(h kv.Hash) uint32 {
 	tag := tagOf(uint64(h))
-	s, b := ix.heads.segment(tag)
-	for range s.buckets() {
-		e := s.bucket(b)
-		for i := range e {
-			if x := atomic.LoadUint64(&e[i]); matches(x, tag) {
-				r := uint32(x)
+	s := ix.heads.segment(tag)
+	for k := range uint32(len(s.e)) {
+		b := s.bucket(tag + k)
+		for m := same(atomic.LoadUint64(&b[0]), tag); m != 0; m &= m - 1 {
+			if r := b.ref(first(m), tag, true); r != 0 {
 				if sl, m := ix.rows.peek(r); sl != nil && m.fill.Load() > 0 && sl.hashes(r)[0] == h {
 					return r
 				}
 			}
 		}
-		if atomic.LoadUint64(&e[0])&overflowed == 0 {
+		if atomic.LoadUint64(&b[7])>>56 == 0 {
 			break
 		}
-		b += bucketSize
 	}
 	return 0
 }

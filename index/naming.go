@@ -50,20 +50,17 @@ func (ix *Index) keyOf(h kv.Handle) uint32 {
 
 // named returns the slot whose name in t is h, with h's tag, or 0.
 func (ix *Index) named(t *table, h kv.Handle, tag uint32) slot {
-	s, b := t.segment(tag)
-	for range s.buckets() {
-		e := s.bucket(b)
-		for i := range e {
-			if x := e[i]; matches(x, tag) {
-				if at := slot(x); ix.handle(at) == h {
-					return at
-				}
+	s := t.segment(tag)
+	for k := range uint32(len(s.e)) {
+		b := s.bucket(tag + k)
+		for m := same(b[0], tag); m != 0; m &= m - 1 {
+			if at := slot(b.ref(first(m), tag, false)); at != 0 && ix.handle(at) == h {
+				return at
 			}
 		}
-		if e[0]&overflowed == 0 {
+		if !b.passed() {
 			break
 		}
-		b += bucketSize
 	}
 	return 0
 }

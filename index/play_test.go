@@ -387,7 +387,7 @@ func (t *table) bytes() int64 {
 	n, last := int64(8)<<t.bits, (*segment)(nil)
 	for i := range *t.dir.Load() {
 		if s := (*t.dir.Load())[i].Load(); s != last {
-			n, last = n+int64(8*len(s.e)), s
+			n, last = n+int64(bucketBytes*len(s.e)), s
 		}
 	}
 	return n

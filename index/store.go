@@ -188,7 +188,7 @@ func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool,
 }
 
 // freeNames forgets blocks whose names blocks from to to-1 of the run take over.
-// It notes in work.taken which names are in the lane's own table, and in
+// It notes in work.taken which names may be in the lane's own table, and in
 // work.spots where the others would go. Looking them up in one go lets the cache
 // misses overlap.
 func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
@@ -203,7 +203,8 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 		if len(tags) > 1 {
 			ix.sink = ix.common.touch(tags)
 		}
-		common = ix.common.maybe(tags)
+		var spots [64]uint8
+		common = ix.common.lookup(tags, &spots)
 	}
 	maybe := w.taken | common
 	if l.aliases > 0 {
@@ -214,7 +215,8 @@ func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 		if u.live != nil && !u.live[from+k] {
 			continue
 		}
-		if s := ix.resolveTag(l, u.handles[from+k], tags[k]); s != 0 {
+		s := ix.resolveTag(l, u.handles[from+k], tags[k])
+		if s != 0 {
 			if sl, _ := ix.rows.at(s.row()); sl.hashes(s.row())[s.pos()] != hs[from+k] {
 				ix.drop(l, s)
 				r.Rebound++

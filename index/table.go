@@ -1,12 +1,15 @@
 package index
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // A table finds 32-bit references by a well-mixed 64-bit key, of which it keeps
-// 31 bits; the caller compares the rest where the reference points to. It is an
-// extendible hash table of buckets that fill a cache line: 8 entries of 64 bits,
-// and entries that don't fit go to the next bucket of their segment. It grows by
-// one segment of 32 KB at a time, so there are no long pauses (tablegrow.go).
+// 29 bits; the caller compares the rest where the reference points to. It is an
+// extendible hash table of buckets that fill a cache line with 8 entries each.
+// Entries that don't fit go to the next bucket of their segment. It grows by one
+// segment of 8 KB at a time, so there are no long pauses (tablegrow.go).
 //
 // One writer at a time. With shared set, readers need no lock: they can miss an
 // entry while its segment splits, and can be handed a reference that was just
@@ -21,134 +24,104 @@ type table struct {
 }
 
 const (
-	segBuckets = 512
+	segBuckets = 128
 	bucketSize = 8
 	segEntries = segBuckets * bucketSize
-	segBytes   = segEntries * 8
-	keyBits    = 31
-	maxDirBits = keyBits - 9
-
-	// overflowed is set in a bucket's first entry when entries that belong to
-	// the bucket, or to one before, lie behind it.
-	overflowed = 1 << 63
-	tagMask    = 1<<keyBits - 1
+	homeBits   = 7 // of a tag, to choose the bucket: its lowest
+	keyBits    = 29
+	maxDirBits = keyBits - homeBits
 )
 
 // A segment has a power of two of buckets, segBuckets unless it is the only one of
-// a small table. An entry is overflowed | tag<<32 | reference; reference 0 is an
-// empty entry.
+// a small table.
 type segment struct {
-	e     []uint64
+	e     []bucket
 	n     int  // entries in use
-	over  int  // buckets with overflowed set
 	depth uint // bits of the directory that lead here
 }
 
+// A bucket's parts of its 8 entries lie side by side, so that all can be compared
+// at once. In word 0 a byte for each: inUse | 7 bits of the tag; in words 1 to 4 the
+// references; in words 5 and 6 16 bits for each, 15 more of the tag; in word 7 the 7
+// bits of the tag that choose the bucket it belongs to, and in the highest byte how
+// many entries have passed by because the bucket was full (255: lost count).
+type bucket [8]uint64
+
+const (
+	everyByte = 0x0101010101010101
+	inUse     = 0x80
+	homeMask  = 1<<homeBits - 1
+	noSpot    = bucketSize
+)
+
 // tagOf returns the part of key x that a table keeps: its top bits choose the
-// segment, its low 9 bits the bucket.
+// segment, its lowest the bucket.
 func tagOf(x uint64) uint32 { return uint32(x >> (64 - keyBits)) }
 
-// segment returns where tag's entries are, and the first entry of its bucket.
-func (t *table) segment(tag uint32) (*segment, uint32) {
+// segment returns where tag's entries are.
+func (t *table) segment(tag uint32) *segment {
 	d := *t.dir.Load()
-	return d[uint64(tag)*uint64(len(d))>>keyBits].Load(), tag * bucketSize
+	return d[uint64(tag)*uint64(len(d))>>keyBits].Load()
 }
 
-// bucket returns the entries from b on; readers without the lock load them
-// atomically. b counts round the segment.
-func (s *segment) bucket(b uint32) *[bucketSize]uint64 {
-	return (*[bucketSize]uint64)(s.e[b&uint32(len(s.e)-1):])
-}
-
-// buckets is how many buckets s has.
-func (s *segment) buckets() int { return len(s.e) / bucketSize }
+// bucket returns bucket b of s; b counts round the segment. A tag counts as its own
+// bucket.
+func (s *segment) bucket(b uint32) *bucket { return &s.e[b&uint32(len(s.e)-1)] }
 
 // crowded says that s has to grow before another entry goes in.
-func (s *segment) crowded() bool { return s.n >= len(s.e)*4/5 && s.depth < maxDirBits }
-
-// worn says that many entries are away from their buckets though there is room.
-func (s *segment) worn() bool { return s.over > s.buckets()/2 && s.n < len(s.e)*4/10 }
-
-// matches says that entry e has the given tag, and is in use.
-func matches(e uint64, tag uint32) bool { return uint32(e>>32)&tagMask == tag && uint32(e) != 0 }
-
-// scan looks through a bucket for tag and for a free entry (noSpot: there is
-// none), without branches that depend on what is in it. A hit may be of an empty
-// entry, so the caller looks again. Not inlined: within a large function its
-// variables would live on the stack.
-//
-//go:noinline
-func scan(e *[bucketSize]uint64, tag uint32) (hit bool, spot int) {
-	want := uint64(tag) << 32
-	x0, x1, x2, x3, x4, x5, x6, x7 := e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7]
-	spot = noSpot
-	if uint32(x0) == 0 {
-		spot = 0
-	}
-	if uint32(x1) == 0 {
-		spot = 1
-	}
-	if uint32(x2) == 0 {
-		spot = 2
-	}
-	if uint32(x3) == 0 {
-		spot = 3
-	}
-	if uint32(x4) == 0 {
-		spot = 4
-	}
-	if uint32(x5) == 0 {
-		spot = 5
-	}
-	if uint32(x6) == 0 {
-		spot = 6
-	}
-	if uint32(x7) == 0 {
-		spot = 7
-	}
-	// The top bit of a term is set if the tags are equal.
-	any := ((x0^want)<<1>>33 - 1) | ((x1^want)<<1>>33 - 1) | ((x2^want)<<1>>33 - 1) | ((x3^want)<<1>>33 - 1) |
-		((x4^want)<<1>>33 - 1) | ((x5^want)<<1>>33 - 1) | ((x6^want)<<1>>33 - 1) | ((x7^want)<<1>>33 - 1)
-	return int64(any) < 0, spot
+func (s *segment) crowded() bool {
+	return s.n >= len(s.e)*(bucketSize*4)/5 && s.depth < maxDirBits
 }
 
-const noSpot = bucketSize
+// free returns a free place, or noSpot, from a bucket's word 0.
+func free(w uint64) int { return bits.TrailingZeros64(^w&(inUse*everyByte)) / 8 }
 
-// touch loads the buckets of tags that are about to be looked up, so that their
-// cache misses overlap. It returns something that depends on them.
-func (t *table) touch(tags []uint32) (x uint64) {
-	d := *t.dir.Load()
-	n := uint64(len(d))
-	for _, tag := range tags {
-		x |= d[uint64(tag)*n>>keyBits].Load().bucket(tag * bucketSize)[0]
+// same returns in the top bits of the bytes which entries have 7 bits of tag in
+// word 0, and perhaps some more above one of them.
+func same(w uint64, tag uint32) uint64 {
+	v := w ^ uint64(tag>>homeBits|inUse)&0xff*everyByte
+	return (v - everyByte) &^ v & (inUse * everyByte)
+}
+
+// first returns the entry of the lowest bit in m, see same.
+func first(m uint64) int { return bits.TrailingZeros64(m) / 8 % bucketSize }
+
+// ref returns the reference of entry i, if 15 more bits of its tag are the same;
+// otherwise 0. Readers without the lock set atom.
+func (b *bucket) ref(i int, tag uint32, atom bool) uint32 {
+	rest, ref := &b[(5+i/4)%8], &b[(1+i/2)%8]
+	var x, y uint64
+	if atom {
+		x, y = atomic.LoadUint64(rest), atomic.LoadUint64(ref)
+	} else {
+		x, y = *rest, *ref
 	}
-	return x
-}
-
-// lookup looks up at most 64 tags at once: spots has for each a free place in
-// its bucket, and the bits of maybe say which of them may be in the table.
-func (t *table) lookup(tags []uint32, spots *[64]uint8) (maybe uint64) {
-	d := *t.dir.Load()
-	n := uint64(len(d))
-	for k, tag := range tags {
-		e := d[uint64(tag)*n>>keyBits].Load().bucket(tag * bucketSize)
-		hit, spot := scan(e, tag)
-		spots[k%64] = uint8(spot)
-		if hit || e[0]&overflowed != 0 {
-			maybe |= 1 << (k % 64)
-		}
+	if uint32(x>>(i%4*16))&0xffff != tag>>14 {
+		return 0
 	}
-	return maybe
+	return uint32(y >> (i % 2 * 32))
 }
 
-// maybe says which of at most 64 tags may be in the table.
-func (t *table) maybe(tags []uint32) (maybe uint64) {
-	var spots [64]uint8
-	return t.lookup(tags, &spots)
+// passed says that entries lie behind b that belong to b or to a bucket before.
+func (b *bucket) passed() bool { return b[7]>>56 != 0 }
+
+// tag returns the whole tag of entry i.
+func (b *bucket) tag(i int) uint32 {
+	return uint32(b[5+i/4]>>(i%4*16))&0xffff<<14 | uint32(b[0]>>(i*8))&0x7f<<homeBits | uint32(b[7]>>(i*homeBits))&homeMask
 }
 
-// put changes an entry of a table that is shared, or not.
-func put(p *uint64, v uint64, shared bool) {
+// set makes entry i, which is free, that of tag and ref.
+func (b *bucket) set(i int, tag, ref uint32, shared bool) {
+	i %= bucketSize
+	put(&b[(1+i/2)%8], 0xffffffff, i%2*32, uint64(ref), shared)
+	put(&b[(5+i/4)%8], 0xffff, i%4*16, uint64(tag>>14), shared)
+	put(&b[7], homeMask, i*homeBits, uint64(tag&homeMask), shared)
+	put(&b[0], 0xff, i*8, uint64(tag>>homeBits|inUse)&0xff, shared)
+}
+
+// put changes a part of a word; readers may be there.
+func put(p *uint64, mask uint64, shift int, v uint64, shared bool) {
+	v = *p&^(mask<<(shift%64)) | v<<(shift%64)
 	if shared {
 		atomic.StoreUint64(p, v)
 	} else {
@@ -156,42 +129,71 @@ func put(p *uint64, v uint64, shared bool) {
 	}
 }
 
+// pass notes by (1 or -1) more entries that passed b.
+func (b *bucket) pass(by int, shared bool) {
+	if n := b[7] >> 56; n < 255 {
+		put(&b[7], 0xff, 56, n+uint64(by), shared)
+	}
+}
+
+// touch loads the buckets of tags that are about to be looked up, so that their
+// cache misses overlap. It returns something that depends on them.
+func (t *table) touch(tags []uint32) (x uint64) {
+	d := *t.dir.Load()
+	n := uint64(len(d))
+	for _, tag := range tags {
+		x |= d[uint64(tag)*n>>keyBits].Load().bucket(tag)[0]
+	}
+	return x
+}
+
+// lookup looks up at most 64 tags at once: spots has for each a free place in
+// its bucket, and the bits of known say which of them are in the table.
+func (t *table) lookup(tags []uint32, spots *[64]uint8) (known uint64) {
+	d := *t.dir.Load()
+	n := uint64(len(d))
+	for k, tag := range tags {
+		s := d[uint64(tag)*n>>keyBits].Load()
+		b := s.bucket(tag)
+		spots[k%64] = uint8(free(b[0]))
+		if (same(b[0], tag) != 0 || b.passed()) && s.has(tag) {
+			known |= 1 << (k % 64)
+		}
+	}
+	return known
+}
+
+// has says that an entry has the tag.
+func (s *segment) has(tag uint32) bool {
+	for k := range uint32(len(s.e)) {
+		b := s.bucket(tag + k)
+		for m := same(b[0], tag); m != 0; m &= m - 1 {
+			if b.ref(first(m), tag, false) != 0 {
+				return true
+			}
+		}
+		if !b.passed() {
+			break
+		}
+	}
+	return false
+}
+
 // insert adds an entry; the caller knows that it isn't there.
 func (t *table) insert(tag, ref uint32) {
-	s, _ := t.segment(tag)
-	for s.crowded() || s.worn() {
+	s := t.segment(tag)
+	for s.crowded() {
 		s = t.grow(s, tag)
 	}
 	t.n++
-	s.add(tag, uint64(tag)<<32|uint64(ref), t.shared)
-}
-
-// add stores entry v; there is room for it.
-func (s *segment) add(tag uint32, v uint64, shared bool) {
-	b := tag * bucketSize
-	for range s.buckets() {
-		e := s.bucket(b)
-		for i := range e {
-			if uint32(e[i]) == 0 {
-				put(&e[i], e[i]&overflowed|v, shared)
-				s.n++
-				return
-			}
-		}
-		if e[0]&overflowed == 0 {
-			put(&e[0], e[0]|overflowed, shared)
-			s.over++
-		}
-		b += bucketSize
-	}
-	panic("index: a segment overflows") // crowded excludes it
+	s.add(tag, ref, t.shared)
 }
 
 // insertAt is insert with a place in tag's own bucket that was free lately.
 func (t *table) insertAt(tag, ref uint32, spot int) {
-	if s, b := t.segment(tag); spot < bucketSize && !s.crowded() {
-		if e := &s.bucket(b)[spot]; uint32(*e) == 0 {
-			put(e, *e&overflowed|uint64(tag)<<32|uint64(ref), t.shared)
+	if s := t.segment(tag); spot < bucketSize && !s.crowded() {
+		if b := s.bucket(tag); b[0]>>(spot*8)&inUse == 0 {
+			b.set(spot, tag, ref, t.shared)
 			s.n++
 			t.n++
 			return
@@ -200,27 +202,45 @@ func (t *table) insertAt(tag, ref uint32, spot int) {
 	t.insert(tag, ref)
 }
 
+// add adds an entry; there is room for it.
+func (s *segment) add(tag, ref uint32, shared bool) {
+	s.n++
+	for k := range uint32(len(s.e)) {
+		b := s.bucket(tag + k)
+		if i := free(b[0]); i != noSpot {
+			b.set(i, tag, ref, shared)
+			return
+		}
+		b.pass(1, shared)
+	}
+	panic("index: a segment overflows") // crowded excludes it
+}
+
 // delete removes the entry, if it is there.
 func (t *table) delete(tag, ref uint32) bool {
-	s, b := t.segment(tag)
-	want := uint64(tag)<<32 | uint64(ref)
-	for range s.buckets() {
-		e := s.bucket(b)
-		for i := range e {
-			if e[i]&^overflowed == want {
-				put(&e[i], e[i]&overflowed, t.shared)
-				s.n--
-				t.n--
-				if s.n%128 == 0 && !t.shared {
-					t.shrink(s, tag)
-				}
-				return true
+	s := t.segment(tag)
+	for k := range uint32(len(s.e)) {
+		b := s.bucket(tag + k)
+		for m := same(b[0], tag); m != 0; m &= m - 1 {
+			i := first(m)
+			if b.ref(i, tag, false) != ref {
+				continue
 			}
+			put(&b[0], 0xff, i*8, 0, t.shared)
+			for k > 0 {
+				k--
+				s.bucket(tag+k).pass(-1, t.shared)
+			}
+			s.n--
+			t.n--
+			if s.n%128 == 0 && !t.shared {
+				t.shrink(s, tag)
+			}
+			return true
 		}
-		if e[0]&overflowed == 0 {
-			return false
+		if !b.passed() {
+			break
 		}
-		b += bucketSize
 	}
 	return false
 }
