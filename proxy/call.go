@@ -31,6 +31,7 @@ type call struct {
 	f       fields
 	route   sched.Request // its Prompt keeps its memory from call to call
 	arrived time.Time     // the body was complete
+	refused bool          // its tokens weren't made because the engine will refuse it, so we think
 	asked   bool          // for usage, on our own account: see usage.go
 	id      string        // X-Request-Id of ours, if it needs one
 
@@ -73,6 +74,9 @@ func (c *call) end() {
 		code = StatusClientGone
 	}
 	c.p.stats.done(c.rt.endpoint, code, c.outcome)
+	if c.refused && code == http.StatusOK {
+		c.p.stats.contradicted.Add(1)
+	}
 	c.freeBody()
 	prompt, exclude, held := c.route.Prompt, c.route.Exclude[:0], c.held[:0]
 	if cap(held) > keepHeld {

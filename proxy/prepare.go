@@ -152,7 +152,7 @@ func nextTurn(v string) time.Duration {
 // for in caches; the work of all is booked.
 func (c *call) tokens(res *token.Result) {
 	if len(res.Prompts) == 0 {
-		c.route.Why = res.Why
+		c.route.Why, c.refused = res.Why, res.Refused
 		return
 	}
 	longest, sum := 0, 0

@@ -21,6 +21,9 @@ type counters struct {
 	requests [numEndpoints][len(codes)][numOutcomes]atomic.Uint64
 	retries  [numReasons]atomic.Uint64
 	failures [numReasons]atomic.Uint64
+
+	contradicted atomic.Uint64
+
 	first    histogram
 	overhead histogram
 	tokens   histogram
@@ -90,6 +93,11 @@ type Stats struct {
 	Failures map[Reason]uint64 // of engines, retried or not
 	Open     int               // requests now
 
+	// Contradicted is how many requests got their answer although the source of
+	// tokens had said that the engine would refuse them: it is stricter than the
+	// engine, and those are routed by load for nothing.
+	Contradicted uint64
+
 	FirstToken Histogram // from the arrival of a request to its first content
 	Overhead   Histogram // from the arrival of a request to its dispatch, tokens included
 	Tokens     Histogram // of that, the wait for token ids
@@ -100,7 +108,7 @@ type Stats struct {
 func (p *Proxy) Stats() Stats {
 	s := &p.stats
 	out := Stats{
-		Retries: map[Reason]uint64{}, Failures: map[Reason]uint64{}, Open: p.door.count(),
+		Retries: map[Reason]uint64{}, Failures: map[Reason]uint64{}, Open: p.door.count(), Contradicted: s.contradicted.Load(),
 		FirstToken: s.first.snapshot(), Overhead: s.overhead.snapshot(), Tokens: s.tokens.snapshot(), Decision: s.decision.snapshot(),
 	}
 	for e := range s.requests {
