@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"kvasir/kv"
 )
@@ -33,5 +34,55 @@ func BenchmarkPick(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// steer where 60,000 sessions are expected back, at every target some: what a
+// decision and what a placement take.
+func BenchmarkSteer(b *testing.B) {
+	for _, n := range []int{16, 1024} {
+		setup := func(b *testing.B) (*steer, *Request, []Candidate) {
+			cfg := named("steer")
+			cfg.Marginal.Coefficients = nominal
+			p := must(b, cfg, seeded(1)).(*steer)
+			cands := fleet(n)
+			for k := range 60000 {
+				s := float64(k) * .001
+				tag := p.returns.placed(at(s), -1, kv.Hash(h64(uint64(k+1000000))), kv.Target(k%n), float64(k%100)*.05, 0)
+				if k%4 != 0 {
+					p.returns.ended(at(s), tag)
+				}
+				if k%5 == 0 && k > 0 {
+					p.returns.hazard[k/5%2].event(float64(k % 40))
+				}
+			}
+			p.returns.sweep(p.returns.seconds(at(70)))
+			for i := range cands {
+				cands[i].Load = kv.Load{Requests: i % 5, Wait: time.Duration(i%9) * 300 * time.Millisecond, Prompt: i * 10}
+				cands[i].Overlap = kv.Overlap{GPU: int32(i%7) * 1000}
+			}
+			req := &Request{Now: at(71), Tokens: 8000, Known: true, BlockSize: 16}
+			for k := range 500 {
+				req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
+			}
+			return p, req, cands
+		}
+		b.Run(fmt.Sprintf("pick/%d", n), func(b *testing.B) {
+			p, req, cands := setup(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Pick(req, cands)
+			}
+		})
+		b.Run(fmt.Sprintf("placed/%d", n), func(b *testing.B) {
+			p, req, cands := setup(b)
+			p.Pick(req, cands)
+			b.ReportAllocs()
+			for k := 0; b.Loop(); k++ {
+				req.Now = req.Now.Add(time.Millisecond)
+				req.Hashes[499] = kv.Hash(h64(uint64(k % 50000)))
+				p.Placed(req, cands, k%n)
+			}
+		})
 	}
 }

@@ -21,12 +21,14 @@ type returns struct {
 	slots  []int32 // leaf + 1 by hash, open addressing; 0: empty
 	used   int
 
-	hazard        [2]hazard // by state
-	base, rebuilt time.Time
-	began         bool
+	hazard [2]hazard // by state
+	base   time.Time
+	began  bool
+	swept  float64 // s, until when leaves have been brought up to date
+	next   int     // the leaf to go on with
+	learnt float64 // s, when the hazards were last integrated
 
-	// Expected returns to each target by cost of moving and by interval.
-	due [kv.MaxTargets]*dueTable
+	due [kv.MaxTargets]*due // who is expected where
 }
 
 type leaf struct {
@@ -35,28 +37,20 @@ type leaf struct {
 	live   bool
 	idle   bool // the answer has ended
 	home   kv.Target
-	class  uint8              // of the cost of moving
-	since  float64            // s, when the state began
-	seen   float64            // s, until when exposure is counted
-	due    float64            // s, when the client said it would return; 0: it didn't
-	next   float64            // s, from the end of the answer, as the client said
-	chance [intervals]float32 // as added to due
+	class  uint8   // of the cost of moving
+	since  float64 // s, when the state began
+	seen   float64 // s, until when exposure is counted
+	due    float64 // s, when the client said it would return; 0: it didn't
+	next   float64 // s, from the end of the answer, as the client said
+	chance chances // as added to its home's due
 }
 
 const (
 	maxLeaves  = 1 << 16
 	leafSlots  = maxLeaves * 2
-	intervals  = 6
-	moveStep   = .05 // s, the lowest class of the cost of moving; each next one doubles
-	classes    = 12
 	forgetLeaf = 250 // s after the answer ended
-	rebuild    = 5 * time.Second
+	renew      = 5.  // s in which all leaves are brought up to date, a few with each placement
 )
-
-// Bounds of the intervals in which a return may fall, in seconds from now.
-var intervalEdges = [intervals + 1]float64{0, .5, 1, 2, 4, 8, 16}
-
-type dueTable [classes][intervals]float64
 
 func newReturns() *returns {
 	return &returns{slots: make([]int32, leafSlots)}
@@ -64,7 +58,7 @@ func newReturns() *returns {
 
 func (r *returns) seconds(now time.Time) float64 {
 	if !r.began {
-		r.began, r.base, r.rebuilt = true, now, now
+		r.began, r.base = true, now
 	}
 	return now.Sub(r.base).Seconds()
 }
@@ -114,16 +108,14 @@ func (r *returns) drop(l int) {
 	}
 }
 
-// credit adds a leaf's chances to its home's table, or takes them off.
-func (r *returns) credit(f *leaf, sign float64) {
-	t := r.due[f.home]
-	if t == nil {
-		t = new(dueTable)
-		r.due[f.home] = t
+// credit adds a leaf's chances to what its home expects, or takes them off.
+func (r *returns) credit(f *leaf, n int64) {
+	d := r.due[f.home]
+	if d == nil {
+		d = new(due)
+		r.due[f.home] = d
 	}
-	for j, a := range f.chance {
-		t[f.class][j] += sign * float64(a)
-	}
+	d.add(&f.chance, f.class, n)
 }
 
 // placed notes that a request was placed: it continues session l (-1: none), its
@@ -152,17 +144,11 @@ func (r *returns) placed(now time.Time, l int, h kv.Hash, home kv.Target, move f
 		return 0
 	}
 	f := &r.leaves[i]
-	class := 0
-	if move > moveStep {
-		class = min(int(math.Log2(move/moveStep)), classes-1)
-	}
-	*f = leaf{hash: h, tag: f.tag, live: true, home: home, class: uint8(class), since: at, seen: at, next: next.Seconds()}
+	*f = leaf{hash: h, tag: f.tag, live: true, home: home, class: classOf(move), since: at, seen: at, next: next.Seconds()}
 	r.slots[r.slot(h)] = i + 1
 	r.used++
 	r.foresee(f, at)
-	if now.Sub(r.rebuilt) >= rebuild {
-		r.rebuild(now)
-	}
+	r.sweep(at)
 	return uint64(f.tag)<<32 | uint64(i) + 1
 }
 
@@ -202,32 +188,34 @@ func (r *returns) forget(t kv.Target) {
 	r.due[t] = nil
 }
 
-// rebuild brings all chances up to date and lets go of who won't return.
-func (r *returns) rebuild(now time.Time) {
-	at := r.seconds(now)
-	r.rebuilt = now
-	for i := range r.hazard {
-		r.hazard[i].cumulate()
-	}
-	for _, t := range r.due {
-		if t != nil {
-			*t = dueTable{} // also of rounding errors
+// sweep brings chances up to date and lets go of who won't return: of as many
+// leaves as it takes to go round in renew seconds.
+func (r *returns) sweep(at float64) {
+	if at-r.learnt >= renew {
+		r.learnt = at
+		for i := range r.hazard {
+			r.hazard[i].cumulate()
 		}
 	}
-	for i := range r.leaves {
-		f := &r.leaves[i]
+	for range int(math.Ceil(min(1, (at-r.swept)/renew) * float64(len(r.leaves)))) {
+		if r.next >= len(r.leaves) {
+			r.next = 0
+		}
+		f := &r.leaves[r.next]
+		r.next++
 		if !f.live {
 			continue
 		}
 		r.expose(f, at)
-		f.chance = [intervals]float32{}
 		// An answer that never ends is an owner that forgot to say so.
 		if age := at - f.since; f.idle && age > forgetLeaf || age > 8*forgetLeaf {
-			r.drop(i)
+			r.drop(r.next - 1)
 			continue
 		}
+		r.credit(f, -1)
 		r.foresee(f, at)
 	}
+	r.swept = max(r.swept, at)
 }
 
 // expose counts the time that a leaf has spent without a return.
@@ -236,13 +224,13 @@ func (r *returns) expose(f *leaf, at float64) {
 	f.seen = max(f.seen, at)
 }
 
-// foresee computes a leaf's chances and adds them to its home's.
+// foresee computes a leaf's chances and adds them to what its home expects.
 func (r *returns) foresee(f *leaf, at float64) {
 	if wait := f.due - at; f.due > 0 && wait > -2 {
-		f.chance = [intervals]float32{}
+		f.chance = chances{}
 		for j := range f.chance {
 			if wait < intervalEdges[j+1] {
-				f.chance[j] = .9 // clients are wrong at times
+				f.chance[j] = believed
 				break
 			}
 		}
@@ -253,41 +241,13 @@ func (r *returns) foresee(f *leaf, at float64) {
 		before := 1.0
 		for j := range f.chance {
 			after := math.Exp(from - h.sum(age+intervalEdges[j+1]))
-			f.chance[j] = float32(before - after)
+			f.chance[j] = int32((before-after)*certain + .5)
 			before = after
 		}
 	}
 	r.credit(f, 1)
 }
 
-// burden returns what a further b seconds of waiting at t would cost those who
-// are expected back there, in seconds, and how many are. own is left out.
-func (r *returns) burden(t kv.Target, own int, from, to float64) (cost, expected float64) {
-	d := r.due[t]
-	if d == nil {
-		return 0, 0
-	}
-	var mine *leaf
-	if own >= 0 && r.leaves[own].home == t {
-		mine = &r.leaves[own]
-	}
-	move := moveStep
-	for c := range d {
-		for j, a := range d[c] {
-			if mine != nil && int(mine.class) == c {
-				a -= float64(mine.chance[j])
-			}
-			if a <= 0 {
-				continue
-			}
-			expected += a
-			x := (intervalEdges[j] + intervalEdges[j+1]) / 2
-			if to > x {
-				// A returner never loses more than moving away costs.
-				cost += a * (min(to-x, move) - min(max(from-x, 0), move))
-			}
-		}
-		move *= 2
-	}
-	return cost, expected
-}
+// believed is the chance of a return that the client has announced: it is wrong at
+// times.
+const believed = certain * 9 / 10

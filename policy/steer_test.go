@@ -104,25 +104,31 @@ func TestReturnsTwin(t *testing.T) {
 		}
 	}
 	// What is credited is what the leaves say.
-	var sum, due float64
+	var sum int32
+	var total float64
 	for i := range x.leaves {
 		if x.leaves[i].live {
 			for _, a := range x.leaves[i].chance {
-				sum += float64(a)
+				sum += a
 			}
 		}
 	}
 	for home := range kv.Target(3) {
 		_, n := x.burden(home, -1, 0, 0)
-		due += n
+		total += n
 	}
-	if math.Abs(sum-due) > 1e-3 || sum == 0 {
-		t.Errorf("leaves expect %v returns, targets %v", sum, due)
+	if float64(sum)/certain != total || sum == 0 {
+		t.Errorf("leaves expect %v returns, targets %v", float64(sum)/certain, total)
 	}
-	// All are let go in the end.
-	x.rebuild(now.Add(time.Hour))
+	// All are let go in the end, and nothing of them remains.
+	x.sweep(x.seconds(now.Add(time.Hour)))
 	if x.used != 0 {
 		t.Errorf("%d leaves an hour later", x.used)
+	}
+	for home, d := range x.due {
+		if d != nil && *d != (due{}) {
+			t.Errorf("target %d expects %+v of nobody", home, d)
+		}
 	}
 }
 
@@ -131,6 +137,62 @@ func TestReturnsAreBounded(t *testing.T) {
 	for k := range maxLeaves + 1000 {
 		if tag := x.placed(t0, -1, kv.Hash(k), 0, 1, 0); (tag == 0) != (k >= maxLeaves) {
 			t.Fatalf("leaf %d: tag %x", k, tag)
+		}
+	}
+}
+
+// What targets expect is what their sessions, one by one, would lose.
+func TestDueIsTheSum(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	x := newReturns()
+	for k := range 300 {
+		l := leaf{hash: kv.Hash(k), live: true, home: 1, class: classOf(math.Exp(r.NormFloat64() * 3))}
+		for j := range l.chance {
+			l.chance[j] = r.Int32N(certain / 3)
+		}
+		x.leaves = append(x.leaves, l)
+		x.credit(&l, 1)
+	}
+	for range 200 {
+		own, from := r.IntN(300), math.Exp(r.NormFloat64()*2)-.1
+		to := from + math.Exp(r.NormFloat64()*2)
+		cost, expected := x.burden(1, own, from, to)
+		var want, n float64
+		for i := range x.leaves {
+			if l := &x.leaves[i]; i != own {
+				for j, a := range l.chance {
+					mid := (intervalEdges[j] + intervalEdges[j+1]) / 2
+					loss := func(b float64) float64 {
+						return max(0, min(b-mid, moveStep*math.Pow(2, float64(l.class))))
+					}
+					want += float64(a) / certain * (loss(to) - loss(from))
+					n += float64(a) / certain
+				}
+			}
+		}
+		if math.Abs(cost-want) > 1e-9*(1+want) || math.Abs(expected-n) > 1e-9*n {
+			t.Fatalf("from %v to %v: %v of %v, one by one %v of %v", from, to, cost, expected, want, n)
+		}
+	}
+}
+
+// A session is brought up to date within 5 s however many there are, and none of
+// the placements pays for all of them.
+func TestSweepGoesRound(t *testing.T) {
+	x := newReturns()
+	for k := range 10000 {
+		x.placed(t0, -1, kv.Hash(k), 0, 1, 0)
+	}
+	for k := range 60 { // 0.1 s apart
+		before := x.next
+		x.placed(at(float64(k+1)*.1), -1, kv.Hash(20000+k), 0, 1, 0)
+		if n := (x.next - before + len(x.leaves)) % len(x.leaves); n > 250 {
+			t.Fatalf("placement %d brings %d leaves up to date", k, n)
+		}
+	}
+	for i := range x.leaves[:10000] {
+		if x.leaves[i].seen < .9 {
+			t.Fatalf("leaf %d was last looked at %v s after the start", i, x.leaves[i].seen)
 		}
 	}
 }
