@@ -6,15 +6,19 @@ import (
 	"math/rand/v2"
 )
 
-// newScript writes what a publisher sends: ZMTP 3.0 greeting and READY, then a
-// message for each batch. A batch is one store, with the removals of an older
+// hello is what a publisher says first: ZMTP 3.0, and READY.
+func hello() []byte {
+	h := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'}, make([]byte, 48)...)
+	ready := append([]byte("\x05READY\x0bSocket-Type"), 0, 0, 0, 3, 'P', 'U', 'B')
+	return append(append(h, 4, byte(len(ready))), ready...)
+}
+
+// newScript writes what a publisher sends: hello, then a message
+// for each batch. A batch is one store, with the removals of an older
 // sequence before it, as an engine under pressure sends them.
 func newScript(c Config, target int) *script {
 	s := &script{ready: make(chan struct{}), start: make(chan struct{}), end: make(chan struct{}), room: make(chan struct{}, 1)}
-	s.hello = append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'}, make([]byte, 48)...)
-	ready := append([]byte("\x05READY\x0bSocket-Type"), 0, 0, 0, 3, 'P', 'U', 'B')
-	s.hello = append(append(s.hello, 4, byte(len(ready))), ready...)
-
+	s.hello = hello()
 	rng := rand.New(rand.NewPCG(uint64(target), 7))
 	var e encoder
 	e.sglang, e.array = c.Dialect == "sglang-map", c.Dialect == "vllm-array"

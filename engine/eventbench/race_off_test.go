@@ -1,0 +1,5 @@
+//go:build !race
+
+package eventbench
+
+const raceEnabled = false

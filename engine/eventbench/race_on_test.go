@@ -1,0 +1,5 @@
+//go:build race
+
+package eventbench
+
+const raceEnabled = true // everything takes ten times as long
