@@ -181,7 +181,7 @@ func (d *Decoder) mapping(r *reader, f *fields) bool {
 			if !r.skip(2) { // a key that is no string, and its value
 				return false
 			}
-			d.s.trace.add(fOther, from, from, r.i)
+			d.s.trace.n = maxElems + 1 // no shape for that
 			continue
 		}
 		id, value := fieldOf(key), r.i

@@ -38,7 +38,7 @@ type hole struct {
 
 // A trace notes the elements of the event that is decoded.
 type trace struct {
-	n     int
+	n     int // more than maxElems: no shape
 	elems [maxElems]element
 }
 
