@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"kvasir/model"
 	"kvasir/policy"
@@ -27,6 +28,9 @@ func TestPlan(t *testing.T) {
 			if c.faults.EventDelay == 0 {
 				t.Errorf("%s is healthy", c.key)
 			}
+			continue
+		}
+		if c.group == hinted || c.group == combined {
 			continue
 		}
 		for _, p := range policy.Names() {
@@ -112,31 +116,71 @@ func TestInterruptedSeriesKeepsWhatIsDone(t *testing.T) {
 	}
 }
 
+// The time left is guessed by the weights of the cells that are played.
+func TestProgress(t *testing.T) {
+	list := []cell{{key: "a", arms: []string{"x"}, seeds: 1, replicas: 8}, {key: "b", arms: []string{"x", "y", "z"}, seeds: 1, replicas: 8}, {key: "kept", arms: []string{"x"}, seeds: 1, replicas: 8}}
+	p := newProgress(list, 3, func(c *cell) bool { return c.key != "kept" })
+	now := p.began
+	p.now = func() time.Time { return now }
+	if got, want := p.line("a"), "[0 of 2 cells, 0s] a"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	now = now.Add(10 * time.Second)
+	p.over(&list[2])
+	p.over(&list[0])
+	if got, want := p.line("b"), "[1 of 2 cells, 10s, about 30s left] b"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestOurs(t *testing.T) {
+	for p, want := range map[string]bool{"auto": false, "marginal": false, "marginal:known": false, "marginal:hot_prefix": false, "steer": false, "steer:hot_prefix": false, pool: false,
+		"marginal:wp": true, "dynamo": true, "dynamo:hot_prefix": true, "ref:lmetric_u": true} {
+		if rival(p) != want {
+			t.Errorf("%s is a rival: %v", p, !want)
+		}
+	}
+	if !slices.Contains(arms(), "auto") || !slices.Contains(serious, "auto") {
+		t.Error("the default isn't in the tables")
+	}
+}
+
 // The document is a function of the runs, and its verdicts follow the figures.
 func TestMarkdown(t *testing.T) {
 	run := func(p string, ttft, e2e float64) sim.Result {
 		return sim.Result{Policy: p, Seed: 1, Replicas: 8, HitRate: .5, TTFT: sim.Spread{Mean: ttft, P95: 2 * ttft}, E2E: sim.Spread{Mean: e2e, P99: 3 * e2e}, Session: sim.Spread{P99: 9 * e2e}}
 	}
-	build := func(marginal float64) string {
+	build := func(auto float64) string {
 		c := &cell{key: "conv-n8-70b", group: mainCells, title: "conv 1.8x, N=8, 70b", arms: arms(), ref: refKey{"conv", 8}}
-		o := newOutcome(c, []sim.Result{run("marginal", marginal, 10), run("dynamo", 1, 14), run("dynamo:agentic", .99, 13), run("lmetric", .98, 12), run(pool, .8, 9), run("ref:dynamo", 1, 14)})
+		o := newOutcome(c, []sim.Result{run("auto", auto, 10), run("marginal", .9, 12.06), run("dynamo", 1, 14), run("dynamo:agentic", .99, 13), run("lmetric", .98, 12), run("steer", .1, 1), run(pool, .8, 9), run("ref:dynamo", 1, 14)})
+		hint := func(says string, runs ...sim.Result) *outcome {
+			return newOutcome(&cell{group: hinted, title: "claude_code, order 3", arms: []string{"steer", "marginal", pool}, hints: sim.Hints{NextTurn: says}}, runs)
+		}
+		shed := run("marginal:shed", .5, 5)
+		shed.Shed = 7
+		combo := newOutcome(&cell{group: combined, title: "agent_serial", arms: []string{"marginal", "marginal:shed", "dynamo", "dynamo:dwell"}}, []sim.Result{run("marginal", 1, 10), shed, run("dynamo", 2, 10), run("dynamo:dwell", 3, 11)})
+		list := []*outcome{o, hint("", run("steer", .9, 9), run("marginal", 1, 10), run(pool, .6, 6)), combo, hint("exact", run("steer", .8, 8)), hint("noisy", run("steer", .85, 10))}
 		var b bytes.Buffer
-		if err := markdown(&b, []*outcome{o}, []refRow{{Cell: "conv", Replicas: 8, Name: "dynamo", Hit: .5, TTFT: 1, TTFT95: 2, E2E: 14}, {Cell: "conv", Replicas: 4, Name: "dynamo"}}); err != nil {
+		if err := markdown(&b, list, []refRow{{Cell: "conv", Replicas: 8, Name: "dynamo", Hit: .5, TTFT: 1, TTFT95: 2, E2E: 14}, {Cell: "conv", Replicas: 4, Name: "dynamo"}}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
 	}
 	for _, want := range []string{
-		"| conv 1.8x, N=8, 70b | -20.0 | -17 | yes | -28.6 | -20 | yes |",
-		"| conv 1.8x, N=8, 70b | -16.7 ± 0.0 | lmetric 12.00 | -18.4 ± 0.0 | lmetric 0.980 |", // the pooled bound is no rival
-		"Ahead on mean E2E in 1 of 1 cells. More than 5 % behind on mean TTFT in 0.",
+		"| conv 1.8x, N=8, 70b | **auto** | -20.0 | -17 | yes | -28.6 | -20 | yes |",
+		"| conv 1.8x, N=8, 70b | -16.7 ± 0.0 | +0.5 | lmetric 12.00 | -18.4 ± 0.0 | -8.2 | lmetric 0.980 |", // neither the pooled bound nor steer is a rival
+		"**auto**: ahead on mean E2E in 1 of 1 cells, within 1 % in 0 more; geometric mean -16.7 % E2E, -18.4 % TTFT. More than 5 % behind on mean TTFT in 0.",
+		"marginal: ahead on mean E2E in 0 of 1 cells, within 1 % in 1 more;",
+		"| claude_code, order 3 | 1.000 | 0.600 | -10.0 (25) | -20.0 (50) | -15.0 (38) | -10.0 | -20.0 | +0.0 |",
+		"| agent_serial | marginal:shed | -50.0 | -50.0 | -50.0 | +0.0 | 0.0 | 7 |",
+		"| agent_serial | dynamo:dwell | +50.0 | +50.0 | +10.0 | +0.0 | 0.0 | 0 |",
 		"1 of 1 twins equal the reference's",
 	} {
 		if s := build(.8); !strings.Contains(s, want) {
 			t.Errorf("lacks %q:\n%s", want, s)
 		}
 	}
-	for _, want := range []string{"| +10.0 | -17 | **no** |", "behind on mean TTFT in 1: conv 1.8x"} {
+	for _, want := range []string{"| **auto** | +10.0 | -17 | **no** |", "behind on mean TTFT in 1: conv 1.8x"} {
 		if s := build(1.1); !strings.Contains(s, want) {
 			t.Errorf("lacks %q", want)
 		}

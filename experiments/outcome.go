@@ -23,6 +23,7 @@ type line struct {
 	cv, sticky, maxShare, workCV float64
 	phantom, makespan            float64
 	lost                         int     // requests that failed
+	shed                         float64 // requests that were refused
 	ttftSD, e2eSD                float64 // over seeds
 }
 
@@ -91,6 +92,7 @@ func average(policy string, runs []sim.Result) line {
 	l.maxShare = mean(func(r *sim.Result) float64 { return r.MaxShare })
 	l.phantom = mean(func(r *sim.Result) float64 { return r.Phantom })
 	l.makespan = mean(func(r *sim.Result) float64 { return r.Makespan })
+	l.shed = mean(func(r *sim.Result) float64 { return float64(r.Shed) })
 	for i := range runs {
 		l.lost += runs[i].Failed
 	}
@@ -122,11 +124,16 @@ func ttft(l *line) float64      { return l.ttft }
 func e2e(l *line) float64       { return l.e2e }
 func session99(l *line) float64 { return l.session99 }
 
-// rival says whether a policy counts among "all others". W+p does: it is in the
-// field's list, though it is marginal with all its prices at 0.
-func rival(p string) bool {
-	return p != pool && (p == "marginal:wp" || !strings.HasPrefix(p, "steer") && !strings.HasPrefix(p, "marginal"))
+// ours says whether a policy is of our making: the default, and the families that it
+// was chosen from. W+p isn't: it is in the field's list, though it is marginal with
+// all its prices at 0.
+func ours(p string) bool {
+	return p != "marginal:wp" && (p == "auto" || strings.HasPrefix(p, "marginal") || strings.HasPrefix(p, "steer"))
 }
+
+// rival says whether a policy counts among "all others": whatever isn't ours, and no
+// bound.
+func rival(p string) bool { return p != pool && !ours(p) }
 
 // blind says whether a policy looks at load only, if at that.
 func blind(p string) bool {
@@ -135,7 +142,7 @@ func blind(p string) bool {
 
 // plotted leaves hopeless policies and near doubles out of the page's plots.
 func plotted(p string) bool {
-	return !strings.HasPrefix(p, "ref:lmetric") && !slices.Contains([]string{"pure_affinity", "marginal:known", "marginal:wp", "lmetric:predicted", "dynamo:prefill8",
+	return !strings.HasPrefix(p, "ref:lmetric") && !slices.Contains([]string{"pure_affinity", "marginal", "marginal:hot_prefix", "steer:hot_prefix", "marginal:known", "marginal:wp", "lmetric:predicted", "dynamo:prefill8",
 		"sglang_cache_aware:library", "ray_prefix:threshold10", "least_load:tokens", "hrw"}, p)
 }
 

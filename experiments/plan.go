@@ -21,6 +21,7 @@ type cell struct {
 	profile  model.Profile
 	kv       int // tokens of cache per replica; 0: the profile's
 	faults   sim.Faults
+	hints    sim.Hints
 	arms     []string
 	curves   bool
 	seeds    int // at most; policies that draw no ties need one
@@ -41,6 +42,8 @@ const (
 	noReuse   = "noreuse" // nothing to reuse
 	rollouts  = "rl"
 	faulty    = "faults"
+	hinted    = "hints"  // sessions that say when they go on
+	combined  = "combos" // policies inside a combinator
 )
 
 // arms are all policies of the product, presets of theirs, and the two bounds of
@@ -59,7 +62,7 @@ func arms() []string {
 const pool = "ref:POOL" // one cache of N times the size, exact work: a bound, not a policy
 
 // serious are the policies that are worth a look where things go wrong.
-var serious = []string{"marginal", "marginal:known", "steer", "dynamo", "dynamo:agentic", "llmd_precise", "lmetric", "sglang_cache_aware", "session", "least_load", "round_robin"}
+var serious = []string{"auto", "marginal", "marginal:known", "steer", "dynamo", "dynamo:agentic", "llmd_precise", "lmetric", "sglang_cache_aware", "session", "least_load", "round_robin"}
 
 // twins of the reference simulator, and the product's policies that should equal
 // them, by their name in reference.json.
@@ -176,6 +179,22 @@ func plan(cells, traces string) []cell {
 			add(c)
 		}
 	}
+	for _, p := range []model.Profile{model.Profile70B, model.Profile8B} {
+		for _, seed := range []int{3, 4, 5} {
+			for _, says := range []string{"", "exact", "noisy"} {
+				c := cell{key: fmt.Sprintf("hints%s-claude_code-seed%d", says, seed), group: hinted, title: fmt.Sprint("claude_code, order ", seed),
+					input: closed(seed, 8), replicas: 8, profile: p, hints: sim.Hints{NextTurn: says}, arms: []string{"steer", "steer:hot_prefix"}}
+				if says == "" {
+					c.arms = append(c.arms, "auto", "marginal", pool)
+				}
+				add(c)
+			}
+		}
+	}
+	inside := append([]string{"marginal", "marginal:hot_prefix", "dynamo", "session", "pure_affinity"}, sim.Combinators()...)
+	add(cell{key: "combos-conv", group: combined, title: "conv 1.8x", input: open("conv", 1.8), replicas: 8, arms: inside})
+	add(cell{key: "combos-claude_code", group: combined, title: "claude_code", input: closed(3, 8), replicas: 8, arms: inside})
+	add(cell{key: "combos-agent_serial", group: combined, title: "agent_serial", gen: "agent_serial", replicas: 8, arms: inside})
 	add(cell{key: "mooncake-all", group: others, title: "conversation trace, all 12,031 requests, 1.6x", replicas: 8,
 		input: sim.Input{File: filepath.Join(traces, "mooncake_conversation.jsonl.gz"), Speed: 1.6}, seeds: 1})
 	return list

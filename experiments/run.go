@@ -101,6 +101,20 @@ func (c *cell) repeats(k *keeper, seed uint64) (list []string) {
 	return list
 }
 
+// weight is roughly what the cell costs to play, in requests.
+func (c *cell) weight(seeds int) float64 {
+	requests := 6000.0
+	switch {
+	case c.input.Replicas > 0: // closed loop
+		requests = 300 * float64(c.input.Replicas) * 4 // long prompts
+	case c.group == rollouts:
+		requests = 2560
+	}
+	// A part of the policies draw ties, and are played with every seed; more targets
+	// cost more per decision.
+	return requests * float64(len(c.policies())) * (1 + .5*float64(min(seeds, c.seeds)-1)) * (.6 + float64(c.replicas)/20)
+}
+
 // play runs what is missing of the cell, up to seeds; with play false it only
 // returns what is kept.
 func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say func(string)) ([]sim.Result, error) {
@@ -127,7 +141,7 @@ func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say
 			n := min(8, len(todo))
 			say(fmt.Sprintf("%s, seed %d: %d policies", c.key, seed, len(todo)))
 			rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: todo[:n], Replicas: c.replicas, Profile: c.profile, KVTokens: c.kv, Seeds: []uint64{seed},
-				Faults: c.faults, Curves: c.curves && seed == 1})
+				Faults: c.faults, Hints: c.hints, Curves: c.curves && seed == 1})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.key, err)
 			}

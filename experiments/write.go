@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -47,13 +48,14 @@ func (d *doc) group(names ...string) (out []*outcome) {
 func markdown(w io.Writer, done []*outcome, ref []refRow) error {
 	d := &doc{w: w, done: done, ref: ref}
 	d.p("# Every policy on every workload\n\nWritten by `make experiments`; change nothing here by hand (the words are in experiments/words.md).\n\n%s\n", strings.TrimSpace(words))
-	d.goals()
 	d.rivals()
+	d.goals()
 	d.learning()
 	d.controls()
 	d.rl()
 	d.faults()
 	d.steer()
+	d.combinators()
 	d.cells("Other workloads, orders and loads", others)
 	d.cells("The four workloads, 8 replicas, profile 70b", mainCells)
 	d.cells("Other fleets, and the small model", moreCells)
@@ -66,116 +68,6 @@ func verdict(ok bool) string {
 		return "yes"
 	}
 	return "**no**"
-}
-
-// goals compares marginal with Dynamo's defaults.
-func (d *doc) goals() {
-	d.p("\n## marginal against Dynamo's defaults, 8 replicas, 70b\n\nChange in %%, negative is better; the goals are those of the issue. `dynamo:agentic` is Dynamo's other preset.\n")
-	d.head("workload", "TTFT mean", "goal", "met", "E2E mean", "goal", "met", "TTFT p95", "E2E p99", "TTFT against agentic", "E2E against agentic")
-	for _, g := range []struct {
-		name      string
-		ttft, e2e float64
-	}{{"conv", -17, -20}, {"tool", -33, -28}, {"claude_code", -70, -38}, {"synth", -17, -22}} {
-		for _, o := range d.group(mainCells) {
-			m, y, a := o.of("marginal"), o.of("dynamo"), o.of("dynamo:agentic")
-			if !strings.HasPrefix(o.cell.key, g.name+"-n8") || m == nil || y == nil || a == nil {
-				continue
-			}
-			d.p("| %s | %s | %.0f | %s | %s | %.0f | %s | %s | %s | %s | %s |\n", o.cell.title, percent(m.ttft, y.ttft), g.ttft, verdict(change(m.ttft, y.ttft) <= g.ttft),
-				percent(m.e2e, y.e2e), g.e2e, verdict(change(m.e2e, y.e2e) <= g.e2e), percent(m.ttft95, y.ttft95), percent(m.e2e99, y.e2e99), percent(m.ttft, a.ttft), percent(m.e2e, a.e2e))
-		}
-	}
-}
-
-// rivals compares marginal with the best of all others, by cell and figure, in hindsight.
-func (d *doc) rivals() {
-	d.p("\n## marginal against the best of all others, picked per cell in hindsight\n\nNo one could run \"the best other\": it is another policy in each row. W+p (`marginal:wp`: engine constants known, no prices) counts as another.\n")
-	d.p("Change in %%; ± is the standard deviation over seeds of marginal's own mean, in %%.\n")
-	d.head("cell", "E2E mean", "best other", "TTFT mean", "best other", "TTFT of marginal s", "E2E s")
-	ahead, cells, behind, known := 0, 0, []string{}, []string{}
-	for _, o := range d.group(mainCells, moreCells, others) {
-		m, be, bt := o.of("marginal"), o.best(rival, e2e), o.best(rival, ttft)
-		if m == nil || be == nil {
-			continue
-		}
-		d.p("| %s | %s ± %.1f | %s %.2f | %s ± %.1f | %s %.3f | %.3f | %.2f |\n", o.cell.title, percent(m.e2e, be.e2e), 100*m.e2eSD/m.e2e, code(be.policy), be.e2e,
-			percent(m.ttft, bt.ttft), 100*m.ttftSD/m.ttft, code(bt.policy), bt.ttft, m.ttft, m.e2e)
-		cells++
-		if m.e2e <= be.e2e {
-			ahead++
-		}
-		if change(m.ttft, bt.ttft) > 5 {
-			if behind = append(behind, o.cell.title); strings.HasPrefix(o.cell.key, "tool-") || strings.HasPrefix(o.cell.key, "claude_code-n4-") {
-				known = append(known, o.cell.title)
-			}
-		}
-	}
-	d.p("\nAhead on mean E2E in %d of %d cells. More than 5 %% behind on mean TTFT in %d", ahead, cells, len(behind))
-	if len(behind) > 0 {
-		d.p(": %s", strings.Join(behind, "; "))
-	}
-	d.p(".")
-	if len(known) > 0 {
-		d.p(" Of these the reference shows the same for tool and Claude Code at N=4: %d.", len(known))
-	}
-	d.p("\n")
-	d.ranking()
-}
-
-// ranking says how far each policy is from the best one, over all cells.
-func (d *doc) ranking() {
-	d.p("\n### If one policy had to serve all of these cells\n\nGeometric mean over the same cells of (policy / best policy of the cell), and its worst cell. 1.00 would be best everywhere. Bounds, and policies that miss a cell, are left out.\n")
-	type score struct {
-		name             string
-		ttft, e2e        float64
-		worstT, worstE   float64
-		worstTin, inE2E  string
-		cells, firstCell int
-	}
-	var list []score
-	set := d.group(mainCells, moreCells, others)
-	all := func(p string) bool { return p != pool }
-	for _, p := range arms() {
-		if p == pool || p == "marginal:known" {
-			continue
-		}
-		s := score{name: p}
-		lt, le := 0.0, 0.0
-		for _, o := range set {
-			l := o.of(p)
-			if l == nil {
-				continue
-			}
-			s.cells++
-			t, e := l.ttft/o.best(all, ttft).ttft, l.e2e/o.best(all, e2e).e2e
-			lt, le = lt+math.Log(t), le+math.Log(e)
-			if t > s.worstT {
-				s.worstT, s.worstTin = t, o.cell.title
-			}
-			if e > s.worstE {
-				s.worstE, s.inE2E = e, o.cell.title
-			}
-			if e == 1 {
-				s.firstCell++
-			}
-		}
-		if s.cells == len(set) && s.cells > 0 {
-			s.ttft, s.e2e = math.Exp(lt/float64(s.cells)), math.Exp(le/float64(s.cells))
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b score) int { return int(math.Copysign(1, a.e2e*a.ttft-b.e2e*b.ttft)) })
-	d.head("policy", "E2E", "TTFT", "worst E2E", "in", "worst TTFT", "in", "cells with the lowest E2E")
-	for _, s := range list {
-		d.p("| %s | %s | %s | %s | %s | %s | %s | %d of %d |\n", code(s.name), times(s.e2e), times(s.ttft), times(s.worstE), s.inE2E, times(s.worstT), s.worstTin, s.firstCell, s.cells)
-	}
-}
-
-func times(f float64) string {
-	if f >= 10 {
-		return fmt.Sprintf("%.0f", f)
-	}
-	return fmt.Sprintf("%.2f", f)
 }
 
 // learning compares constants that marginal learns with the engine's true ones.
@@ -199,34 +91,37 @@ func (d *doc) learning() {
 
 // controls has the cells without anything to reuse.
 func (d *doc) controls() {
-	d.p("\n## Nothing to reuse\n\nGoal: marginal at most 2 %% worse than the best of the policies that look at load only (random, round robin, P2C, least load by requests or by tokens).\n")
-	d.head("cell", "TTFT mean", "best by load", "E2E mean", "best by load", "at most 2 % worse")
+	d.p("\n## Nothing to reuse\n\nGoal: at most 2 %% worse than the best of the policies that look at load only (random, round robin, P2C, least load by requests or by tokens).\n")
+	d.head("cell", "policy", "TTFT mean", "best by load", "E2E mean", "best by load", "at most 2 % worse")
 	for _, o := range d.group(noReuse) {
-		m, bt, be := o.of("marginal"), o.best(blind, ttft), o.best(blind, e2e)
-		if m == nil || bt == nil {
-			continue
+		bt, be := o.best(blind, ttft), o.best(blind, e2e)
+		for _, p := range us {
+			if m := o.of(p); m != nil && bt != nil {
+				d.p("| %s | %s | %s | %s %.3f | %s | %s %.2f | %s |\n", o.cell.title, code(p), percent(m.ttft, bt.ttft), code(bt.policy), bt.ttft, percent(m.e2e, be.e2e), code(be.policy), be.e2e,
+					verdict(change(m.ttft, bt.ttft) <= 2 && change(m.e2e, be.e2e) <= 2))
+			}
 		}
-		d.p("| %s | %s | %s %.3f | %s | %s %.2f | %s |\n", o.cell.title, percent(m.ttft, bt.ttft), code(bt.policy), bt.ttft, percent(m.e2e, be.e2e), code(be.policy), be.e2e,
-			verdict(change(m.ttft, bt.ttft) <= 2 && change(m.e2e, be.e2e) <= 2))
 	}
 	d.cells("Nothing to reuse: all policies", noReuse)
 }
 
 func (d *doc) rl() {
-	d.p("\n## RL rollouts with stragglers\n\np99 of a rollout, from its first request to its last token. Goal: marginal within 1.5 %% of the best policy.\n")
-	d.head("cell", "marginal p99 s", "best", "behind by %", "within 1.5 %", "its hit rate %", "marginal's hit rate %")
+	d.p("\n## RL rollouts with stragglers\n\np99 of a rollout, from its first request to its last token. Goal: within 1.5 %% of the best policy.\n")
+	d.head("cell", "policy", "p99 s", "best", "behind by %", "within 1.5 %", "its hit rate %", "ours")
 	for _, o := range d.group(rollouts) {
-		m, b := o.of("marginal"), o.best(func(p string) bool { return p != pool }, session99)
-		if m == nil {
-			continue
+		b := o.best(func(p string) bool { return p != pool }, session99)
+		for _, p := range us {
+			if m := o.of(p); m != nil {
+				d.p("| %s | %s | %.1f | %s %.1f | %s | %s | %.1f | %.1f |\n", o.cell.title, code(p), m.session99, code(b.policy), b.session99, percent(m.session99, b.session99), verdict(change(m.session99, b.session99) <= 1.5), 100*b.hit, 100*m.hit)
+			}
 		}
-		d.p("| %s | %.1f | %s %.1f | %s | %s | %.1f | %.1f |\n", o.cell.title, m.session99, code(b.policy), b.session99, percent(m.session99, b.session99), verdict(change(m.session99, b.session99) <= 1.5), 100*b.hit, 100*m.hit)
 	}
 	for _, o := range d.group(rollouts) {
 		d.p("\n### %s\n", o.cell.title)
 		d.head("policy", "p99 s", "hit %", "load CV", "TTFT mean s", "E2E mean s", "sticky %", "all done after s", "seeds")
-		slices.SortStableFunc(o.lines, func(a, b line) int { return int(math.Copysign(1, a.session99-b.session99)) })
-		for _, l := range o.lines {
+		lines := slices.Clone(o.lines)
+		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.session99, b.session99) })
+		for _, l := range lines {
 			d.p("| %s | %.1f | %.1f | %.2f | %.3f | %.2f | %.0f | %.0f | %d |\n", code(l.policy), l.session99, 100*l.hit, l.cv, l.ttft, l.e2e, 100*l.sticky, l.makespan, l.seeds)
 		}
 	}
@@ -257,21 +152,23 @@ func (d *doc) faults() {
 	}
 }
 
-func (d *doc) steer() {
-	d.p("\n## steer against marginal\n\nsteer adds a price for those who will come back (without late binding). Change against marginal in %%.\n")
-	d.head("cell", "TTFT mean", "TTFT p95", "E2E mean", "E2E p99")
-	var lt, le float64
-	n := 0
-	for _, o := range d.done {
-		m, s := o.of("marginal"), o.of("steer")
-		if m == nil || s == nil {
-			continue
-		}
-		d.p("| %s | %s | %s | %s | %s |\n", o.cell.title, percent(s.ttft, m.ttft), percent(s.ttft95, m.ttft95), percent(s.e2e, m.e2e), percent(s.e2e99, m.e2e99))
-		lt, le, n = lt+math.Log(s.ttft/m.ttft), le+math.Log(s.e2e/m.e2e), n+1
+// combinators shows what each costs, or brings, against the policy inside it.
+func (d *doc) combinators() {
+	if len(d.group(combined)) == 0 {
+		return
 	}
-	if n > 0 {
-		d.p("| geometric mean of %d | %+.1f | | %+.1f | |\n", n, 100*(math.Exp(lt/float64(n))-1), 100*(math.Exp(le/float64(n))-1))
+	d.p("\n## Combinators: what they cost where nothing is wrong\n\nEach is insurance against one failure (the tests of package policy show which); this is the premium. Change in %% against the policy inside. " +
+		"`shed` (10 s to the first token) refuses requests, and what it refuses is in no figure.\n")
+	d.head("cell", "policy", "TTFT mean", "TTFT p95", "E2E mean", "hit rate, points", "fullest %", "refused requests")
+	for _, o := range d.group(combined) {
+		for _, p := range o.cell.arms {
+			inner, _, ok := strings.Cut(p, ":")
+			l, b := o.of(p), o.of(inner)
+			if !ok || l == nil || b == nil {
+				continue
+			}
+			d.p("| %s | %s | %s | %s | %s | %+.1f | %.1f | %.0f |\n", o.cell.title, code(p), percent(l.ttft, b.ttft), percent(l.ttft95, b.ttft95), percent(l.e2e, b.e2e), 100*(l.hit-b.hit), 100*l.maxShare, l.shed)
+		}
 	}
 }
 
@@ -308,11 +205,11 @@ func spreadOf(m, sd float64, digits int) string {
 	return fmt.Sprintf("%.*f ± %.*f", digits, m, digits, sd)
 }
 
-// code marks marginal and the bound.
+// code marks the default and the bound.
 func code(p string) string {
 	switch p {
-	case "marginal":
-		return "**marginal**"
+	case "auto":
+		return "**auto**"
 	case pool:
 		return "*pooled cache (bound)*"
 	}

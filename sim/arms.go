@@ -72,6 +72,15 @@ var combos = []preset{
 	{"pure_affinity:guard", func(c *policy.Config, _ model.Profile) { c.Guard.Enabled = true }},
 }
 
+// Combinators returns the names of the policies inside a combinator.
+func Combinators() []string {
+	var list []string
+	for _, p := range combos {
+		list = append(list, p.name)
+	}
+	return list
+}
+
 // settings are all of them.
 func settings() []preset { return slices.Concat(presets, combos) }
 
@@ -122,8 +131,8 @@ func resolve(policies []string, profile model.Profile) ([]arm, error) {
 				}
 			}
 		case "combinators":
-			for _, p := range combos {
-				if err := add(p.name); err != nil {
+			for _, p := range Combinators() {
+				if err := add(p); err != nil {
 					return nil, err
 				}
 			}
