@@ -58,8 +58,9 @@ func (d *Decision) ID() uint64 { return d.id }
 // Cached returns how many prompt tokens are predicted to be served from cache.
 func (d *Decision) Cached() int { return d.Overlap.Held() }
 
-// book charges d's work to the candidate that was picked; caller holds s.mu.
-func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) {
+// book charges d's work to the candidate that was picked; caller holds s.mu. It
+// returns the hashes of the prompt's blocks there; they are r's.
+func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) []kv.Hash {
 	c := &sc.cands[pick]
 	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
 	d.blockSize, d.maxBatch, d.told = c.BlockSize, c.MaxBatch, r.Only != nil
@@ -77,11 +78,19 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	if s.placer != nil {
 		s.placer.Placed(&sc.req, sc.cands, pick)
 	}
+	s.states.picked(d.Target)
+	return hashes
+}
+
+// predict tells the index that d's target will have the blocks. Nobody but Route
+// has d yet, so this comes before its Done takes them back; that is all the order
+// there has to be, as the index counts predictions. So it needs no lock: 2,000 new
+// blocks take longer than a decision.
+func (s *Scheduler) predict(d *Decision, hashes []kv.Hash) {
 	if len(hashes) > 0 {
 		d.hashes = append([]kv.Hash(nil), hashes...)
 		s.index.Apply(&kv.Event{Kind: kv.Stored, Source: kv.Dispatch, Target: d.Target, Hashes: d.hashes})
 	}
-	s.states.picked(d.Target)
 }
 
 // FirstToken says that the first content of the answer has come: the prefill is
@@ -152,18 +161,18 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag, Told: d.told,
 		})
 	}
-	if len(d.hashes) > 0 {
-		if outcome == Failed {
-			s.unpredict(d.Target, d.hashes)
-		} else {
-			s.predicted.add(prediction{
-				until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: d.hashes, blockSize: d.blockSize,
-				checked: outcome == Completed && d.first.Load(),
-			})
-		}
-		d.hashes = nil
+	hashes := d.hashes
+	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {
+		s.predicted.add(prediction{
+			until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: hashes, blockSize: d.blockSize,
+			checked: outcome == Completed && d.first.Load(),
+		})
+		hashes = nil
 	}
 	s.mu.Unlock()
+	if len(hashes) > 0 {
+		s.unpredict(d.Target, hashes)
+	}
 	s.states.ended(d.Target, outcome)
 	var out *Receipt
 	if s.hooks.Ended != nil {

@@ -12,8 +12,8 @@
 //	  ledger.View       what each target owes
 //	  policy.Pick       which one
 //	  ledger.Admit      book the work, so that the next request sees it
-//	  index.Apply       predict the blocks, likewise
 //	unlock
+//	index.Apply         predict the blocks
 //	Decision            FirstToken, Progress, Served, Done
 //
 // Pick and book are one critical section: a burst of equal requests can't herd
@@ -195,10 +195,11 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 			return nil, &ShedError{Retry: retry}
 		}
 	}
-	s.book(d, sc, pick, r, snap, now)
+	hashes := s.book(d, sc, pick, r, snap, now)
 	d.tag = sc.req.Tag
 	s.mu.Unlock()
 
+	s.predict(d, hashes)
 	s.record(d, sc, pick, r)
 	return d, nil
 }

@@ -242,6 +242,57 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
+// Predictions are made and taken back outside of the lock, in the order that matters:
+// each decision's own. They are there when Route returns, and none is left when all
+// have ended, failed ones at once.
+func TestPredictionsOfMany(t *testing.T) {
+	h := newHouse(t, 2, "dynamo")
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(w), 3))
+			r := &Request{Model: "m"}
+			over := make([]kv.Overlap, 2)
+			for range 200 {
+				n := 1 + rnd.IntN(100)
+				h.Chains(&r.Prompt, "m", ids(16*n+1, rnd.IntN(3)), kv.Key{}, nil)
+				d, err := h.Route(r, t0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.index.Match(&r.Prompt, over)
+				if got := over[d.Target].Predicted; int(got) != 16*n {
+					t.Errorf("%d tokens are predicted where a prompt of %d went", got, 16*n)
+				}
+				d.Done(t0, []Outcome{Completed, Failed, Cancelled}[rnd.IntN(3)])
+			}
+		})
+	}
+	wg.Wait()
+	left := 0
+	for tg := range kv.Target(2) {
+		left += int(h.index.TargetStats(tg).Predicted)
+	}
+	if left == 0 {
+		t.Error("nothing is predicted of requests that have just ended")
+	}
+	h.Tick(t0.Add(time.Minute))
+	for tg := range kv.Target(2) {
+		if n := h.index.TargetStats(tg).Predicted; n != 0 {
+			t.Errorf("target %d: %d blocks are predicted a minute later", tg, n)
+		}
+	}
+	for w := range 3 {
+		h.route(t, h.request(ids(161, w)), t0).Done(t0, Failed)
+	}
+	for tg := range kv.Target(2) {
+		if n := h.index.TargetStats(tg).Predicted; n != 0 {
+			t.Errorf("target %d: %d blocks of failed requests are predicted", tg, n)
+		}
+	}
+}
+
 // TestConcurrent is for the race detector: routes, events, ends, ticks at once.
 func TestConcurrent(t *testing.T) {
 	h := newHouse(t, 8, "dynamo")
