@@ -47,9 +47,6 @@ func mean(xs []float64) float64 {
 
 // over writes a mean and the range.
 func over(xs []float64) string {
-	if len(xs) == 0 {
-		return "-"
-	}
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, x := range xs {
 		lo, hi = min(lo, x), max(hi, x)

@@ -118,7 +118,11 @@ func run(ctx context.Context, o options) error {
 		for _, r := range real {
 			c.real = append(c.real, row.real(r))
 		}
-		fmt.Printf("| %s | %s%s | %s%s | %+.1f %% | %.1f %% | %.3f%s |\n", row.name, over(c.sims), row.unit, over(c.real), row.unit, 100*c.diff(), 100*c.doubt(), row.sim(&exact), row.unit)
+		played := "- | - | -"
+		if !o.virtual {
+			played = fmt.Sprintf("%s%s | %+.1f %% | %.1f %%", over(c.real), row.unit, 100*c.diff(), 100*c.doubt())
+		}
+		fmt.Printf("| %s | %s%s | %s | %.3f%s |\n", row.name, over(c.sims), row.unit, played, row.sim(&exact), row.unit)
 		if row.checked && !o.virtual {
 			if e := c.judge(); e != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", row.name, e))
