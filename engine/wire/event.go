@@ -40,6 +40,8 @@ func (d *Decoder) event(r *reader, b *Batch) bool {
 			ok = d.stored(r.b, f, b)
 		case removed:
 			ok = d.removed(f, b)
+		case moved:
+			ok = d.moved(f, b)
 		case cleared:
 			ok = d.cleared(f)
 		}
@@ -90,6 +92,10 @@ func (d *Decoder) shaped(r *reader, f *fields, m marks) bool {
 
 func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	s := d.s
+	if f.noDense { // what makes prefixes has not changed
+		s.tokens, s.handles = s.tokens[:f.tokens], s.handles[:f.handles]
+		return true
+	}
 	e := s.event()
 	*e = kv.Event{
 		Kind: kv.Stored, Tier: tierOf(f.medium), Attention: attentionOf(f.spec), Group: f.group,
@@ -148,10 +154,7 @@ func (s *scratch) event() *kv.Event {
 // each evicted block, many in a row.
 func (d *Decoder) removed(f *fields, b *Batch) bool {
 	s := d.s
-	tier, attention := tierOf(f.medium), kv.Dense
-	if int(f.group) < maxGroups && d.known[f.group] {
-		attention = d.groups[f.group]
-	}
+	tier, attention := tierOf(f.medium), d.attention(f.group)
 	handles := s.handles[f.handles:]
 	var copies []int32
 	if f.hasCopies && len(s.copies)-f.copies == len(handles) {
@@ -167,6 +170,38 @@ func (d *Decoder) removed(f *fields, b *Batch) bool {
 	}
 	*s.event() = kv.Event{Kind: kv.Removed, Tier: tier, Attention: attention, Group: f.group, Handles: handles, Copies: copies}
 	return true
+}
+
+// moved appends a store without content, since only the engine's name is told,
+// and then a removal.
+func (d *Decoder) moved(f *fields, b *Batch) bool {
+	s, from, to := d.s, tierOf(f.medium), tierOf(f.to)
+	if len(f.medium) == 0 || len(f.to) == 0 || f.hasCopies {
+		return false
+	}
+	handles := s.handles[f.handles:]
+	if from == to || len(handles) == 0 {
+		return true
+	}
+	attention := d.attention(f.group)
+	*s.event() = kv.Event{Kind: kv.Stored, Tier: to, Attention: attention, Group: f.group, Root: true, Handles: handles}
+	*s.event() = kv.Event{Kind: kv.Removed, Tier: from, Attention: attention, Group: f.group, Handles: handles}
+	if attention == kv.Dense {
+		d.Stats.Opaque++
+		if to == kv.GPU {
+			b.Missed++
+		}
+	}
+	b.Blocks += 2 * len(handles)
+	return true
+}
+
+// attention returns the kind of a group as its stores said it.
+func (d *Decoder) attention(group uint16) kv.Attention {
+	if int(group) < maxGroups && d.known[group] {
+		return d.groups[group]
+	}
+	return kv.Dense
 }
 
 func (d *Decoder) cleared(f *fields) bool {

@@ -14,6 +14,7 @@ const (
 	stored
 	removed
 	cleared
+	moved   // AMD ATOM: blocks changed their tier
 	foreign // a type that we don't know
 )
 
@@ -25,6 +26,8 @@ func tagOf(name []byte) tag {
 		return removed
 	case "AllBlocksCleared":
 		return cleared
+	case "BlockTransferred":
+		return moved
 	}
 	return foreign
 }
@@ -51,9 +54,11 @@ const (
 	fMetadata
 	fSalt
 	fMMKeys
+	fTo
+	fComponents
 )
 
-var fieldNames = [...]string{fOther: "?", fType: "type", fHashes: "block_hashes", fParent: "parent_block_hash", fTokens: "token_ids", fBlockSize: "block_size", fLoraID: "lora_id", fMedium: "medium", fLoraName: "lora_name", fExtraKeys: "extra_keys", fGroup: "group_idx", fSpec: "kv_cache_spec_kind", fWindow: "kv_cache_spec_sliding_window", fCopies: "remaining_copy_counts", fOrigin: "origin", fMetadata: "metadata", fSalt: "cache_salt", fMMKeys: "mm_keys"}
+var fieldNames = [...]string{fOther: "?", fType: "type", fHashes: "block_hashes", fParent: "parent_block_hash", fTokens: "token_ids", fBlockSize: "block_size", fLoraID: "lora_id", fMedium: "medium", fLoraName: "lora_name", fExtraKeys: "extra_keys", fGroup: "group_idx", fSpec: "kv_cache_spec_kind", fWindow: "kv_cache_spec_sliding_window", fCopies: "remaining_copy_counts", fOrigin: "origin", fMetadata: "metadata", fSalt: "cache_salt", fMMKeys: "mm_keys", fTo: "to_medium", fComponents: "component_types"}
 
 func fieldOf(key []byte) field {
 	switch string(key) {
@@ -69,7 +74,7 @@ func fieldOf(key []byte) field {
 		return fBlockSize
 	case "lora_id":
 		return fLoraID
-	case "medium":
+	case "medium", "from_medium":
 		return fMedium
 	case "lora_name":
 		return fLoraName
@@ -91,6 +96,10 @@ func fieldOf(key []byte) field {
 		return fSalt
 	case "mm_keys":
 		return fMMKeys
+	case "to_medium":
+		return fTo
+	case "component_types":
+		return fComponents
 	}
 	return fOther
 }
@@ -107,6 +116,7 @@ type fields struct {
 	bad       field // the first that could not be read, fOther: none
 	hasParent bool
 	reused    bool
+	noDense   bool // only other state of a hybrid model came back
 	hasCopies bool
 	parent    kv.Handle
 	blockSize int32
@@ -114,6 +124,7 @@ type fields struct {
 	group     uint16
 	loraID    int64
 	medium    []byte
+	to        []byte // medium that blocks were moved to
 	spec      []byte
 	lora      []byte
 	salt      []byte
@@ -150,6 +161,8 @@ func (d *Decoder) array(r *reader, f *fields) bool {
 			}
 		case f.tag == removed && i < len(removedSlots):
 			id = removedSlots[i]
+		case f.tag == moved && i < len(movedSlots):
+			id = movedSlots[i]
 		case f.tag == cleared && i == 1:
 			id = fMedium
 		}
@@ -166,6 +179,7 @@ var (
 	storedSlots = [...]field{fType, fHashes, fParent, fTokens, fBlockSize, fLoraID, fMedium,
 		fLoraName, fExtraKeys, fGroup, fSpec, fWindow}
 	removedSlots = [...]field{fType, fHashes, fMedium, fGroup}
+	movedSlots   = [...]field{fType, fHashes, fMedium, fTo, fGroup}
 )
 
 // mapping reads the map form.
@@ -226,6 +240,10 @@ func (d *Decoder) field(r *reader, f *fields, id field) bool {
 		}
 	case fMedium:
 		f.medium, ok = bytesOrNil(r)
+	case fTo:
+		f.to, ok = bytesOrNil(r)
+	case fComponents:
+		f.noDense, ok = readComponents(r)
 	case fLoraName:
 		f.lora, ok = bytesOrNil(r)
 	case fSalt:

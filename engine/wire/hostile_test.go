@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,15 @@ func TestLiberal(t *testing.T) {
 		{"mediums", batch(
 			kvs{"type", "AllBlocksCleared", "medium", "SHARED_STORAGE"}, kvs{"type", "AllBlocksCleared", "medium", "cuda:0"}, kvs{"type", "AllBlocksCleared", "medium", "external"}, list{"AllBlocksCleared", "cpu_pinned"}),
 			"time=1.5 rank=0 cleared(disk) cleared(gpu) cleared(disk) cleared(host)"},
+		{"SGLang: CPU_TIER1 is memory, CPU_TIER2 storage", batch(list{"AllBlocksCleared", "CPU_TIER1"}, list{"AllBlocksCleared", "CPU_TIER2"}), "time=1.5 rank=0 cleared(host) cleared(disk)"},
+		{"ATOM: blocks move, by name", batch(list{"BlockTransferred", list{8, 9}, "GPU", "CPU"}, kvs{"type", "BlockTransferred", "block_hashes", list{9}, "from_medium", "DISK", "to_medium", "REMOTE"}, good),
+			"time=1.5 rank=0 stored(host/0 root<-[8 9] tokens=[] bs=0) removed(gpu/0 [8 9]) " + goodShown + " unknown=0 malformed=0 misaligned=0 opaque=1 badrank=0"},
+		{"ATOM: content that we may not know is on the GPU again", batch(kvs{"type", "BlockTransferred", "block_hashes", list{9}, "from_medium", "CPU", "to_medium", "GPU"}),
+			"time=1.5 rank=0 missed=1 lost=0 stored(gpu/0 root<-[9] tokens=[] bs=0) removed(host/0 [9]) unknown=0 malformed=0 misaligned=0 opaque=1 badrank=0"},
+		{"ATOM: moved to nowhere", batch(list{"BlockTransferred", list{8, 9}, "GPU"}, good), "time=1.5 rank=0 missed=0 lost=1 " + goodShown + " unknown=0 malformed=1 misaligned=0 opaque=0 badrank=0"},
+		{"ATOM: where a run begins, behind all that we know", batch(list{"BlockStored", list{9}, nil, tokens(1, 2), 2, nil, "GPU", nil, nil, 0, nil, nil, 32}), "time=1.5 rank=0 " + goodShown},
+		{"SGLang: only a window has come back", batch(append(slices.Clone(good), "component_types", list{"swa", "mamba"}), append(slices.Clone(good), "component_types", list{"full", "swa"})), "time=1.5 rank=0 " + goodShown},
+		{"vLLM #44488: what was skipped", batch(append(slices.Clone(good), "skipped_parent_block_hash", 3, "skipped_token_ids", tokens(1, 9), "skipped_extra_keys", nil, "ownership", "x", "locality", "LOCAL")), "time=1.5 rank=0 " + goodShown},
 		{"a malformed store is missed", batch(store(list{9}, nil, list{1, -2}, 2), store(list{9}, nil, tokens(1, 2), -1), store(list{"x"}, nil, tokens(1, 2), 2), store(list{9}, nil, list{1, uint64(1) << 40}, 2), good),
 			"time=1.5 rank=0 missed=4 lost=0 " + goodShown + " unknown=0 malformed=4 misaligned=0 opaque=0 badrank=0"},
 		{"a malformed removal is lost", batch(kvs{"type", "BlockRemoved", "block_hashes", 3}, list{"BlockRemoved", list{1.5}}, kvs{}, list{}, good),

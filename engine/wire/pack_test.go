@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // pack is a small msgpack encoder for tests: ints in their shortest form,
@@ -93,8 +94,12 @@ func tokens(first, n int) list {
 
 // store is a map event with the fields that are always there, and more.
 func store(hashes list, parent any, toks list, bs int, more ...any) kvs {
-	return append(kvs{"type", "BlockStored", "block_hashes", hashes, "parent_block_hash", parent,
-		"token_ids", toks, "block_size", bs, "lora_id", nil, "medium", "GPU", "lora_name", nil}, more...)
+	e := kvs{"type", "BlockStored", "block_hashes", hashes, "parent_block_hash", parent,
+		"token_ids", toks, "block_size", bs, "lora_id", nil, "medium", "GPU"}
+	if !slices.Contains(more, any("lora_name")) {
+		e = append(e, "lora_name", nil)
+	}
+	return append(e, more...)
 }
 
 func batch(events ...any) []byte { return pack(nil, list{1.5, list(events), 0}) }

@@ -169,7 +169,7 @@ func (sh *shape) differs(t *trace, b []byte, g tag) (differ uint32, ok bool) {
 
 // set makes sh the shape of the event in b[start:end].
 func (sh *shape) set(t *trace, b []byte, start, end int, f *fields, varying uint32) {
-	strings := [...]*[]byte{&sh.base.medium, &sh.base.spec, &sh.base.lora, &sh.base.salt}
+	strings := [...]*[]byte{&sh.base.medium, &sh.base.to, &sh.base.spec, &sh.base.lora, &sh.base.salt}
 	sh.tag, sh.base, sh.count, sh.varying = f.tag, *f, t.n, varying
 	sh.steps, sh.lit = sh.steps[:0], sh.lit[:0]
 	if cap(sh.lit) == 0 {
@@ -235,5 +235,9 @@ func (sh *shape) empty(id field) {
 		f.salt = nil
 	case fMMKeys:
 		f.mmAt = 0
+	case fTo:
+		f.to = nil
+	case fComponents:
+		f.noDense = false
 	}
 }

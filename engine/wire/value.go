@@ -174,9 +174,28 @@ func bytesOrNil(r *reader) ([]byte, bool) {
 	return r.bytes()
 }
 
+// readComponents reads SGLang's component_types, which says which state of a hybrid
+// model a store brought: true if it names nothing but sliding windows and Mamba.
+func readComponents(r *reader) (noDense, ok bool) {
+	if r.isNil() {
+		return false, true
+	}
+	n, ok := r.arrayLen()
+	noDense = n > 0
+	for range n {
+		p, isStr := r.bytes()
+		if !isStr {
+			return false, false
+		}
+		name := strings.ToLower(string(p))
+		noDense = noDense && (strings.HasPrefix(name, "swa") || strings.HasPrefix(name, "mamba"))
+	}
+	return noDense, ok
+}
+
 // tierOf maps a medium. vLLM says "GPU" on every kind of machine, old versions
 // say nothing; SGLang has CPU_PINNED, DISK and EXTERNAL, others have more names
-// for what is slow.
+// for what is slow; SGLang's CPU_TIER2, of early 2026, is storage.
 func tierOf(medium []byte) kv.Tier {
 	switch string(medium) { // without allocation
 	case "", "GPU":
@@ -189,6 +208,9 @@ func tierOf(medium []byte) kv.Tier {
 		if strings.HasPrefix(m, p) {
 			return kv.GPU
 		}
+	}
+	if m == "cpu_tier2" {
+		return kv.Disk
 	}
 	if strings.HasPrefix(m, "cpu") || strings.HasPrefix(m, "host") || strings.HasPrefix(m, "dram") {
 		return kv.Host
