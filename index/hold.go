@@ -84,15 +84,16 @@ func (ix *Index) putSets(r uint32, lo, hi int, id uint32) {
 }
 
 // loseRange makes l forget the slots from lo to hi-1 of a row, which it holds by
-// their shared names, once each, together with equal others: they are in set id.
-func (ix *Index) loseRange(l *lane, row uint32, lo, hi int, id uint32) {
+// names in a table, once each, together with equal others: they are in set id. tags
+// may be nil, see unname.
+func (ix *Index) loseRange(l *lane, row uint32, lo, hi int, id uint32, tags *[rowSlots]uint32) {
 	n := hi - lo
 	l.recount(ix.sets.mask(id, l.id), 0, n)
 	rest := ix.sets.with(id, l.id, 0)
 	ix.sets.hold(rest, n)
 	_, m := ix.rows.at(row)
 	if rest == 0 || m.names == l.id {
-		ix.unname(row, lo, hi)
+		ix.unname(row, lo, hi, tags)
 	}
 	if rest == 0 {
 		gone := uint16((1<<n - 1) << lo)
@@ -119,7 +120,7 @@ func (l *lane) simple() bool {
 func (ix *Index) vacate(s slot) {
 	_, m := ix.rows.at(s.row())
 	p := s.pos()
-	ix.unname(s.row(), p, p+1)
+	ix.unname(s.row(), p, p+1, nil)
 	m.alias &^= 1 << p
 	m.extra &^= 1 << p
 	m.live &^= 1 << p
@@ -186,7 +187,7 @@ func (ix *Index) head(h kv.Hash) uint32 {
 	for k := range uint32(len(s.e)) {
 		b := s.bucket(tag + k)
 		for m := same(atomic.LoadUint64(&b[0]), tag); m != 0; m &= m - 1 {
-			if r := b.ref(first(m), tag, true); r != 0 {
+			if r := b.load(first(m), tag); r != 0 {
 				if sl, m := ix.rows.peek(r); sl != nil && m.fill.Load() > 0 && sl.hashes(r)[0] == h {
 					return r
 				}

@@ -54,7 +54,7 @@ func (ix *Index) named(t *table, h kv.Handle, tag uint32) slot {
 	for k := range uint32(len(s.e)) {
 		b := s.bucket(tag + k)
 		for m := same(b[0], tag); m != 0; m &= m - 1 {
-			if at := slot(b.ref(first(m), tag, false)); at != 0 && ix.handle(at) == h {
+			if at := slot(b.ref(first(m), tag)); at != 0 && ix.handle(at) == h {
 				return at
 			}
 		}
@@ -189,12 +189,13 @@ func (ix *Index) unbind(l *lane, s slot) {
 		}
 	}
 	if m.named>>p&1 == 1 && m.names == l.id {
-		ix.unname(s.row(), p, p+1)
+		ix.unname(s.row(), p, p+1, nil)
 	}
 }
 
-// unname takes the names of slots lo to hi-1 out of their table.
-func (ix *Index) unname(row uint32, lo, hi int) {
+// unname takes the names of slots lo to hi-1 out of their table. tags has those of
+// these slots, if they are known.
+func (ix *Index) unname(row uint32, lo, hi int, tags *[rowSlots]uint32) {
 	sl, m := ix.rows.at(row)
 	gone := m.named >> lo << lo & (1<<hi - 1)
 	if gone == 0 {
@@ -203,7 +204,13 @@ func (ix *Index) unname(row uint32, lo, hi int) {
 	t := ix.namesOf(m)
 	for x := gone; x != 0; x &= x - 1 {
 		p := bits.TrailingZeros16(x)
-		t.delete(ix.keyOf(sl.handles(row)[p]), uint32(slotAt(row, p)))
+		tag := uint32(0)
+		if tags != nil {
+			tag = tags[p]
+		} else {
+			tag = ix.keyOf(sl.handles(row)[p])
+		}
+		t.delete(tag, uint32(slotAt(row, p)))
 	}
 	m.named &^= gone
 }

@@ -33,11 +33,7 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 	for i := 0; i < len(ev.Handles); i++ {
 		h := ev.Handles[i]
 		if i%ix.ahead == 0 && len(tags)-i > 2 {
-			next := tags[i:min(i+ix.ahead, len(tags))]
-			ix.sink = l.names.touch(next)
-			if ix.common.n > 0 {
-				ix.sink = ix.common.touch(next)
-			}
+			ix.approach(l, tags[i:min(i+ix.ahead, len(tags))])
 		}
 		left := told(ev, i)
 		s := ix.resolveTag(l, h, tags[i])
@@ -47,7 +43,7 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 		}
 		here := old & planesOf(ev.Tier)
 		if simple && old == planeOf(ev.Tier, false) {
-			if n := ix.removedRun(l, s, ev.Handles[i:]); n > 0 {
+			if n := ix.removedRun(l, s, ev.Handles[i:], tags[i:]); n > 0 {
 				r.Removed += int32(n)
 				i += n - 1
 				continue
@@ -83,7 +79,7 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 // removedRun removes s and, in one go, the blocks before or behind it in its row
 // if they are the next to be removed: engines evict the ends of chains. It
 // returns how many; 0 if s needs more care.
-func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle) int {
+func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle, tags []uint32) int {
 	sl, m := ix.rows.at(s.row())
 	if m.extra|m.alias != 0 {
 		return 0
@@ -93,16 +89,43 @@ func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle) int {
 		return k < len(hs) && names[q] == hs[k] && m.named>>q&1 == 1 && ix.setOf(slotAt(s.row(), q)) == id
 	}
 	lo, hi, n := p, p+1, 1
+	var known [rowSlots]uint32
+	known[p] = tags[0]
 	for lo > 0 && next(lo-1, n) {
 		lo--
+		known[lo] = tags[n]
 		n++
 	}
 	for n == hi-p && hi < int(m.fill.Load()) && next(hi, n) {
+		known[hi] = tags[n]
 		hi++
 		n++
 	}
-	ix.loseRange(l, s.row(), lo, hi, id)
+	ix.loseRange(l, s.row(), lo, hi, id, &known)
 	return n
+}
+
+// approach loads what will be looked at of the blocks with these tags, so that the
+// cache misses overlap: first of the tables of names, then of the rows.
+func (ix *Index) approach(l *lane, tags []uint32) {
+	x, last := l.names.touch(tags), uint32(0)
+	if ix.common.n > 0 {
+		x |= ix.common.touch(tags)
+	}
+	for _, tag := range tags {
+		b := l.names.segment(tag).bucket(tag)
+		m := same(b[0], tag)
+		if m == 0 {
+			continue
+		}
+		s := slot(b.at(first(m)))
+		if row := s.row(); row != last {
+			last = row
+			sl, r := ix.rows.at(row)
+			x |= uint64(sl.handle[s%slabSlots]) | uint64(r.live) | uint64(r.fill.Load())
+		}
+	}
+	ix.sink = x
 }
 
 // cleared forgets t's blocks of a tier, or of all. It lets go of the lock
@@ -168,7 +191,7 @@ func (ix *Index) sweepRow(l *lane, row uint32, gone uint8) (stays bool) {
 			return false
 		}
 		if old&^gone == 0 && m.extra|m.alias == 0 && (l.simple() || l.page != 0 && len(l.t.lanes) == 0) {
-			ix.loseRange(l, row, 0, n, sets)
+			ix.loseRange(l, row, 0, n, sets, nil)
 			return false
 		}
 	}

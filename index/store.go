@@ -277,7 +277,7 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			l.names.insertAt(w.tags[i+k], uint32(s)+uint32(k), int(w.spots[i+k-from]))
+			l.names.insertAt(w.tags[i+k], uint32(s)+uint32(k), uint(w.spots[i+k-from]))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}

@@ -74,7 +74,7 @@ func (s *segment) crowded() bool {
 }
 
 // free returns a free place, or noSpot, from a bucket's word 0.
-func free(w uint64) int { return bits.TrailingZeros64(^w&(inUse*everyByte)) / 8 }
+func free(w uint64) uint { return uint(bits.TrailingZeros64(^w&(inUse*everyByte))) / 8 }
 
 // same returns in the top bits of the bytes which entries have 7 bits of tag in
 // word 0, and perhaps some more above one of them.
@@ -84,43 +84,55 @@ func same(w uint64, tag uint32) uint64 {
 }
 
 // first returns the entry of the lowest bit in m, see same.
-func first(m uint64) int { return bits.TrailingZeros64(m) / 8 % bucketSize }
+func first(m uint64) uint { return uint(bits.TrailingZeros64(m)) / 8 % bucketSize }
 
 // ref returns the reference of entry i, if 15 more bits of its tag are the same;
-// otherwise 0. Readers without the lock set atom.
-func (b *bucket) ref(i int, tag uint32, atom bool) uint32 {
-	rest, ref := &b[(5+i/4)%8], &b[(1+i/2)%8]
-	var x, y uint64
-	if atom {
-		x, y = atomic.LoadUint64(rest), atomic.LoadUint64(ref)
-	} else {
-		x, y = *rest, *ref
-	}
-	if uint32(x>>(i%4*16))&0xffff != tag>>14 {
+// otherwise 0.
+func (b *bucket) ref(i uint, tag uint32) uint32 {
+	if uint32(b[(5+i/4)%8]>>(i%4*16))&0xffff != tag>>14 {
 		return 0
 	}
-	return uint32(y >> (i % 2 * 32))
+	return b.at(i)
 }
+
+// load is ref for readers without the lock.
+func (b *bucket) load(i uint, tag uint32) uint32 {
+	if uint32(atomic.LoadUint64(&b[(5+i/4)%8])>>(i%4*16))&0xffff != tag>>14 {
+		return 0
+	}
+	return uint32(atomic.LoadUint64(&b[(1+i/2)%8]) >> (i % 2 * 32))
+}
+
+// at returns the reference of entry i.
+func (b *bucket) at(i uint) uint32 { return uint32(b[(1+i/2)%8] >> (i % 2 * 32)) }
 
 // passed says that entries lie behind b that belong to b or to a bucket before.
 func (b *bucket) passed() bool { return b[7]>>56 != 0 }
 
 // tag returns the whole tag of entry i.
-func (b *bucket) tag(i int) uint32 {
+func (b *bucket) tag(i uint) uint32 {
 	return uint32(b[5+i/4]>>(i%4*16))&0xffff<<14 | uint32(b[0]>>(i*8))&0x7f<<homeBits | uint32(b[7]>>(i*homeBits))&homeMask
 }
 
 // set makes entry i, which is free, that of tag and ref.
-func (b *bucket) set(i int, tag, ref uint32, shared bool) {
+func (b *bucket) set(i uint, tag, ref uint32, shared bool) {
 	i %= bucketSize
-	put(&b[(1+i/2)%8], 0xffffffff, i%2*32, uint64(ref), shared)
-	put(&b[(5+i/4)%8], 0xffff, i%4*16, uint64(tag>>14), shared)
-	put(&b[7], homeMask, i*homeBits, uint64(tag&homeMask), shared)
-	put(&b[0], 0xff, i*8, uint64(tag>>homeBits|inUse)&0xff, shared)
+	refs, rest := &b[(1+i/2)%8], &b[(5+i/4)%8]
+	if shared {
+		put(refs, 0xffffffff, i%2*32, uint64(ref), true)
+		put(rest, 0xffff, i%4*16, uint64(tag>>14), true)
+		put(&b[7], homeMask, i*homeBits, uint64(tag&homeMask), true)
+		put(&b[0], 0xff, i*8, uint64(tag>>homeBits|inUse)&0xff, true)
+		return
+	}
+	put(refs, 0xffffffff, i%2*32, uint64(ref), false)
+	put(rest, 0xffff, i%4*16, uint64(tag>>14), false)
+	put(&b[7], homeMask, i*homeBits, uint64(tag&homeMask), false)
+	put(&b[0], 0xff, i*8, uint64(tag>>homeBits|inUse)&0xff, false)
 }
 
 // put changes a part of a word; readers may be there.
-func put(p *uint64, mask uint64, shift int, v uint64, shared bool) {
+func put(p *uint64, mask uint64, shift uint, v uint64, shared bool) {
 	v = *p&^(mask<<(shift%64)) | v<<(shift%64)
 	if shared {
 		atomic.StoreUint64(p, v)
@@ -168,7 +180,7 @@ func (s *segment) has(tag uint32) bool {
 	for k := range uint32(len(s.e)) {
 		b := s.bucket(tag + k)
 		for m := same(b[0], tag); m != 0; m &= m - 1 {
-			if b.ref(first(m), tag, false) != 0 {
+			if b.ref(first(m), tag) != 0 {
 				return true
 			}
 		}
@@ -190,7 +202,7 @@ func (t *table) insert(tag, ref uint32) {
 }
 
 // insertAt is insert with a place in tag's own bucket that was free lately.
-func (t *table) insertAt(tag, ref uint32, spot int) {
+func (t *table) insertAt(tag, ref uint32, spot uint) {
 	if s := t.segment(tag); spot < bucketSize && !s.crowded() {
 		if b := s.bucket(tag); b[0]>>(spot*8)&inUse == 0 {
 			b.set(spot, tag, ref, t.shared)
@@ -223,7 +235,7 @@ func (t *table) delete(tag, ref uint32) bool {
 		b := s.bucket(tag + k)
 		for m := same(b[0], tag); m != 0; m &= m - 1 {
 			i := first(m)
-			if b.ref(i, tag, false) != ref {
+			if b.at(i) != ref {
 				continue
 			}
 			put(&b[0], 0xff, i*8, 0, t.shared)

@@ -132,7 +132,7 @@ func (s *segment) spread(to [2]*segment, bit uint) {
 		for m := b[0] & (inUse * everyByte); m != 0; m &= m - 1 {
 			i := first(m)
 			tag := b.tag(i)
-			to[tag>>(bit%32)&1].add(tag, uint32(b[1+i/2]>>(i%2*32)), false)
+			to[tag>>(bit%32)&1].add(tag, b.at(i), false)
 		}
 	}
 }
