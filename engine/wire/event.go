@@ -98,10 +98,10 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	}
 	e := s.event()
 	*e = kv.Event{
-		Kind: kv.Stored, Tier: tierOf(f.medium), Attention: attentionOf(f.spec), Group: f.group,
+		Kind: kv.Stored, Tier: f.tier, Attention: f.attention, Group: f.group,
 		BlockSize: f.blockSize, Reused: f.reused,
 		Parent: f.parent, Root: !f.hasParent || f.parent == 0, // llm-d's simulator writes 0 for no parent
-		Key: kv.Key{Model: d.Model},
+		Key: kv.Key{Model: d.Model, LoRA: f.lora, Salt: f.salt},
 	}
 	if e.Attention == kv.Sliding {
 		e.Window = f.window
@@ -109,14 +109,8 @@ func (d *Decoder) stored(payload []byte, f *fields, b *Batch) bool {
 	if int(f.group) < maxGroups {
 		d.groups[f.group], d.known[f.group] = e.Attention, true
 	}
-	switch {
-	case len(f.lora) > 0:
-		e.Key.LoRA = d.names.of(f.lora)
-	case f.loraID > 0: // of this process only, and no request can name it
+	if f.lora == "" && f.loraID > 0 { // of this process only, and no request can name it
 		e.Key.LoRA = d.names.numbered(f.loraID)
-	}
-	if len(f.salt) > 0 {
-		e.Key.Salt = d.names.of(f.salt)
 	}
 	e.Handles = s.handles[f.handles:]
 	e.Tokens = s.tokens[f.tokens:]
@@ -154,7 +148,7 @@ func (s *scratch) event() *kv.Event {
 // each evicted block, many in a row.
 func (d *Decoder) removed(f *fields, b *Batch) bool {
 	s := d.s
-	tier, attention := tierOf(f.medium), d.attention(f.group)
+	tier, attention := f.tier, d.attention(f.group)
 	handles := s.handles[f.handles:]
 	var copies []int32
 	if f.hasCopies && len(s.copies)-f.copies == len(handles) {
@@ -175,8 +169,8 @@ func (d *Decoder) removed(f *fields, b *Batch) bool {
 // moved appends a store without content, since only the engine's name is told,
 // and then a removal.
 func (d *Decoder) moved(f *fields, b *Batch) bool {
-	s, from, to := d.s, tierOf(f.medium), tierOf(f.to)
-	if len(f.medium) == 0 || len(f.to) == 0 || f.hasCopies {
+	s, from, to := d.s, f.tier, f.to
+	if !f.hasMedium || !f.hasTo || f.hasCopies {
 		return false
 	}
 	handles := s.handles[f.handles:]
@@ -205,6 +199,6 @@ func (d *Decoder) attention(group uint16) kv.Attention {
 }
 
 func (d *Decoder) cleared(f *fields) bool {
-	*d.s.event() = kv.Event{Kind: kv.Cleared, Tier: tierOf(f.medium), AllTiers: d.ClearAll && len(f.medium) == 0}
+	*d.s.event() = kv.Event{Kind: kv.Cleared, Tier: f.tier, AllTiers: d.ClearAll && !f.hasMedium}
 	return true
 }

@@ -63,8 +63,8 @@ func (d *Decoder) extraKeys(r *reader, f *fields, e *kv.Event) bool {
 			case isStr(c):
 				p, _ := r.bytes()
 				switch {
-				case len(lora) > 0 && string(p) == string(lora):
-					lora = nil // once; a salt may have the same letters
+				case lora != "" && string(p) == lora:
+					lora = "" // once; a salt may have the same letters
 				case e.Root && block == 0:
 					if salt != nil {
 						d.extra(block, salt, 0)
@@ -226,6 +226,15 @@ func (n *names) of(p []byte) string {
 		(*n)[s] = s
 	}
 	return s
+}
+
+// name reads the name of an adapter, or a salt.
+func (d *Decoder) name(r *reader) (string, bool) {
+	p, ok := bytesOrNil(r)
+	if len(p) == 0 {
+		return "", ok
+	}
+	return d.names.of(p), ok
 }
 
 func (n *names) numbered(id int64) string {

@@ -118,16 +118,18 @@ type fields struct {
 	reused    bool
 	noDense   bool // only other state of a hybrid model came back
 	hasCopies bool
+	hasMedium bool
+	hasTo     bool
+	tier      kv.Tier
+	to        kv.Tier // that blocks were moved to
+	attention kv.Attention
 	parent    kv.Handle
 	blockSize int32
 	window    int32
 	group     uint16
 	loraID    int64
-	medium    []byte
-	to        []byte // medium that blocks were moved to
-	spec      []byte
-	lora      []byte
-	salt      []byte
+	lora      string
+	salt      string
 	tokensAt  int // where the value of token_ids begins
 	extraAt   int // where the value of extra_keys begins, 0: none, or nothing but nils
 	nilExtras int // as many as extra_keys has then
@@ -239,15 +241,15 @@ func (d *Decoder) field(r *reader, f *fields, id field) bool {
 			f.loraID, ok = r.small(math.MinInt64, math.MaxInt64)
 		}
 	case fMedium:
-		f.medium, ok = bytesOrNil(r)
+		f.tier, f.hasMedium, ok = readTier(r)
 	case fTo:
-		f.to, ok = bytesOrNil(r)
+		f.to, f.hasTo, ok = readTier(r)
 	case fComponents:
 		f.noDense, ok = readComponents(r)
 	case fLoraName:
-		f.lora, ok = bytesOrNil(r)
+		f.lora, ok = d.name(r)
 	case fSalt:
-		f.salt, ok = bytesOrNil(r)
+		f.salt, ok = d.name(r)
 	case fExtraKeys:
 		f.extraAt, f.nilExtras = 0, 0
 		if n, ok := r.nils(); ok {
@@ -268,7 +270,9 @@ func (d *Decoder) field(r *reader, f *fields, id field) bool {
 		v, ok = smallOrNil(r, math.MaxUint16)
 		f.group = uint16(v)
 	case fSpec:
-		f.spec, ok = bytesOrNil(r)
+		var p []byte
+		p, ok = bytesOrNil(r)
+		f.attention = attentionOf(p)
 	case fWindow:
 		f.window, ok = smallOrNil(r, math.MaxInt32)
 	case fCopies:

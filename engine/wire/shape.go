@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"math/bits"
+
+	"kvasir/kv"
 )
 
 // A shape is an event that was decoded before, as literal bytes with holes. One
@@ -12,14 +14,13 @@ import (
 // decoded in full. It lies in the scratch memory, so idle connections have none.
 type shape struct {
 	tag     tag
-	base    fields // the values of what is literal; its slices point into lit
+	base    fields // the values of what is literal
 	count   int    // elements: pairs of a map, slots of an array
 	elems   [maxElems]element
 	varying uint32 // bits of the elements whose values are holes
 	steps   []hole
-	lit     []byte // a copy of the event's bytes without its lists, then the strings of base
-	last    int    // lit[last:end] comes after the last hole
-	end     int
+	lit     []byte // the event's bytes without its holes
+	last    int    // lit[last:] comes after the last hole
 }
 
 const maxElems = 24
@@ -71,7 +72,7 @@ func (sh *shape) match(d *Decoder, r *reader, f *fields, m marks) bool {
 			return false
 		}
 	}
-	if !r.literal(sh.lit[sh.last:sh.end]) {
+	if !r.literal(sh.lit[sh.last:]) {
 		r.i = start
 		return false
 	}
@@ -169,12 +170,8 @@ func (sh *shape) differs(t *trace, b []byte, g tag) (differ uint32, ok bool) {
 
 // set makes sh the shape of the event in b[start:end].
 func (sh *shape) set(t *trace, b []byte, start, end int, f *fields, varying uint32) {
-	strings := [...]*[]byte{&sh.base.medium, &sh.base.to, &sh.base.spec, &sh.base.lora, &sh.base.salt}
 	sh.tag, sh.base, sh.count, sh.varying = f.tag, *f, t.n, varying
 	sh.steps, sh.lit = sh.steps[:0], sh.lit[:0]
-	if cap(sh.lit) == 0 {
-		sh.lit = make([]byte, 0, 2*maxLiteral) // strings, literal ones, are there twice
-	}
 	from, at := 0, start // of the literal bytes before the next hole, in lit and in b
 	for i, e := range t.elems[:t.n] {
 		sh.lit = append(sh.lit, b[at:e.value]...)
@@ -191,14 +188,7 @@ func (sh *shape) set(t *trace, b []byte, start, end int, f *fields, varying uint
 		at = e.to
 	}
 	sh.lit = append(sh.lit, b[at:end]...)
-	sh.last, sh.end = from, len(sh.lit)
-	for _, s := range strings {
-		if len(*s) > 0 {
-			n := len(sh.lit)
-			sh.lit = append(sh.lit, *s...)
-			*s = sh.lit[n:len(sh.lit):len(sh.lit)]
-		}
-	}
+	sh.last = from
 }
 
 // empty makes field id of base what it is when its value is nil.
@@ -216,15 +206,15 @@ func (sh *shape) empty(id field) {
 	case fLoraID:
 		f.loraID = 0
 	case fMedium:
-		f.medium = nil
+		f.tier, f.hasMedium = kv.GPU, false
 	case fLoraName:
-		f.lora = nil
+		f.lora = ""
 	case fExtraKeys:
 		f.extraAt, f.nilExtras = 0, 0
 	case fGroup:
 		f.group = 0
 	case fSpec:
-		f.spec = nil
+		f.attention = kv.Dense
 	case fWindow:
 		f.window = 0
 	case fCopies:
@@ -232,11 +222,11 @@ func (sh *shape) empty(id field) {
 	case fOrigin:
 		f.reused = false
 	case fSalt:
-		f.salt = nil
+		f.salt = ""
 	case fMMKeys:
 		f.mmAt = 0
 	case fTo:
-		f.to = nil
+		f.to, f.hasTo = kv.GPU, false
 	case fComponents:
 		f.noDense = false
 	}

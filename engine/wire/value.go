@@ -174,6 +174,11 @@ func bytesOrNil(r *reader) ([]byte, bool) {
 	return r.bytes()
 }
 
+func readTier(r *reader) (t kv.Tier, told, ok bool) {
+	p, ok := bytesOrNil(r)
+	return tierOf(p), len(p) > 0, ok
+}
+
 // readComponents reads SGLang's component_types, which says which state of a hybrid
 // model a store brought: true if it names nothing but sliding windows and Mamba.
 func readComponents(r *reader) (noDense, ok bool) {
