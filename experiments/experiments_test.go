@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 			}
 			continue
 		}
-		if c.group == hinted || c.group == combined {
+		if slices.Contains([]string{hinted, combined, loads, crowds}, c.group) {
 			continue
 		}
 		for _, p := range policy.Names() {
@@ -159,7 +159,13 @@ func TestMarkdown(t *testing.T) {
 		shed := run("marginal:shed", .5, 5)
 		shed.Shed = 7
 		combo := newOutcome(&cell{group: combined, title: "agent_serial", arms: []string{"marginal", "marginal:shed", "dynamo", "dynamo:dwell"}}, []sim.Result{run("marginal", 1, 10), shed, run("dynamo", 2, 10), run("dynamo:dwell", 3, 11)})
-		list := []*outcome{o, hint("", run("steer", .9, 9), run("marginal", 1, 10), run(pool, .6, 6)), combo, hint("exact", run("steer", .8, 8)), hint("noisy", run("steer", .85, 10))}
+		sweep := newOutcome(&cell{key: "load-conv-50", group: loads, title: "conv 0.9x (50 %), N=8, 70b", arms: swept}, []sim.Result{run("round_robin", 5, 6)})
+		crowd := func(order string, rate float64) *outcome {
+			r := run("auto", 5, 6)
+			r.OutputRate = rate
+			return newOutcome(&cell{key: "users-8-" + order, group: crowds, input: sim.Input{Users: 8}, arms: swept}, []sim.Result{r})
+		}
+		list := []*outcome{o, sweep, crowd("order3", 100), crowd("order4", 300), hint("", run("steer", .9, 9), run("marginal", 1, 10), run(pool, .6, 6)), combo, hint("exact", run("steer", .8, 8)), hint("noisy", run("steer", .85, 10))}
 		var b bytes.Buffer
 		if err := markdown(&b, list, []refRow{{Cell: "conv", Replicas: 8, Name: "dynamo", Hit: .5, TTFT: 1, TTFT95: 2, E2E: 14}, {Cell: "conv", Replicas: 4, Name: "dynamo"}}); err != nil {
 			t.Fatal(err)
@@ -174,6 +180,9 @@ func TestMarkdown(t *testing.T) {
 		"| claude_code, order 3 | 1.000 | 0.600 | -10.0 (25) | -20.0 (50) | -15.0 (38) | -10.0 | -20.0 | +0.0 |",
 		"| agent_serial | marginal:shed | -50.0 | -50.0 | -50.0 | +0.0 | 0.0 | 7 |",
 		"| agent_serial | dynamo:dwell | +50.0 | +50.0 | +10.0 | +0.0 | 0.0 | 0 |",
+		"| conv 0.9x (50 %) | 5.00 / 6.00 / 50 | |",
+		"| conv 1.8x (100 %) | | | | | | 1.00 / 14.00 / 50 |",
+		"| 8 | | | | | | | | | | 10.00 / 0 / 200 / 50.0 | |",
 		"1 of 1 twins equal the reference's",
 	} {
 		if s := build(.8); !strings.Contains(s, want) {

@@ -24,6 +24,7 @@ type line struct {
 	phantom, makespan            float64
 	lost                         int     // requests that failed
 	shed                         float64 // requests that were refused
+	rate                         float64 // output tokens per second
 	ttftSD, e2eSD                float64 // over seeds
 }
 
@@ -92,6 +93,7 @@ func average(policy string, runs []sim.Result) line {
 	l.maxShare = mean(func(r *sim.Result) float64 { return r.MaxShare })
 	l.phantom = mean(func(r *sim.Result) float64 { return r.Phantom })
 	l.makespan = mean(func(r *sim.Result) float64 { return r.Makespan })
+	l.rate = mean(func(r *sim.Result) float64 { return r.OutputRate })
 	l.shed = mean(func(r *sim.Result) float64 { return float64(r.Shed) })
 	for i := range runs {
 		l.lost += runs[i].Failed

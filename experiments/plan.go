@@ -44,6 +44,8 @@ const (
 	faulty    = "faults"
 	hinted    = "hints"  // sessions that say when they go on
 	combined  = "combos" // policies inside a combinator
+	loads     = "loads"  // sweeps
+	crowds    = "crowds"
 )
 
 // arms are all policies of the product, presets of theirs, and the two bounds of
@@ -195,6 +197,9 @@ func plan(cells, traces string) []cell {
 	add(cell{key: "combos-conv", group: combined, title: "conv 1.8x", input: open("conv", 1.8), replicas: 8, arms: inside})
 	add(cell{key: "combos-claude_code", group: combined, title: "claude_code", input: closed(3, 8), replicas: 8, arms: inside})
 	add(cell{key: "combos-agent_serial", group: combined, title: "agent_serial", gen: "agent_serial", replicas: 8, arms: inside})
+	for _, c := range sweepCells(open, cells) {
+		add(c)
+	}
 	add(cell{key: "mooncake-all", group: others, title: "conversation trace, all 12,031 requests, 1.6x", replicas: 8,
 		input: sim.Input{File: filepath.Join(traces, "mooncake_conversation.jsonl.gz"), Speed: 1.6}, seeds: 1})
 	return list

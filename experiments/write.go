@@ -52,6 +52,8 @@ func markdown(w io.Writer, done []*outcome, ref []refRow) error {
 	d.goals()
 	d.learning()
 	d.controls()
+	d.loads()
+	d.crowds()
 	d.rl()
 	d.faults()
 	d.steer()
