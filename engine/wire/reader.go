@@ -114,8 +114,17 @@ func (r *reader) length(fix, mask, h16 byte, each int) (int, bool) {
 	return int(n), true
 }
 
-func (r *reader) arrayLen() (int, bool) { return r.length(0x90, 0x0f, 0xdc, 1) }
-func (r *reader) mapLen() (int, bool)   { return r.length(0x80, 0x0f, 0xde, 2) }
+func (r *reader) arrayLen() (int, bool) {
+	if r.i < len(r.b) { // most are short
+		if n := int(r.b[r.i]) - 0x90; uint(n) < 16 && n < len(r.b)-r.i {
+			r.i++
+			return n, true
+		}
+	}
+	return r.length(0x90, 0x0f, 0xdc, 1)
+}
+
+func (r *reader) mapLen() (int, bool) { return r.length(0x80, 0x0f, 0xde, 2) }
 
 func isArray(c byte) bool { return c&0xf0 == 0x90 || c == 0xdc || c == 0xdd }
 func isMap(c byte) bool   { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
