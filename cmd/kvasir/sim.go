@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"kvasir/model"
+	"kvasir/policy"
 	"kvasir/report"
 	"kvasir/sim"
 )
@@ -65,12 +67,18 @@ func (simCmd) Help() string {
   kvasir sim -i gen:shared_prefix:rate=2,zipf=1.2 -r 4,8,16
   kvasir sim -i rl_rollouts.json --change dead:2@100-160
 
-The production scheduler decides, in virtual time: same arguments, same bytes (but for wall_s).`
+The production scheduler decides, in virtual time: same arguments, same bytes (but for wall_s).
+
+Columns: hit, prompt tokens found in cache; TTFT, time to first token; E2E, whole request; TPOT, time per token after the first;
+load CV, unevenness of decoding over replicas in bins of 0.5 s (0: even); sticky, later turns on the replica of the one before;
+fullest, requests on the replica that got most; phantom, prompt tokens believed cached and not found.
+lost, refused: requests that died with their engine, or that the policy shed; only where there are any, and in no other figure.`
 }
 
 func (c simCmd) Run(ctx context.Context) error {
 	if c.List {
-		fmt.Printf("policies:\n  %s\n\ngenerators:\n", strings.Join(sim.Arms(), "\n  "))
+		listArms(os.Stdout)
+		fmt.Print("\ngenerators, with parameters and their defaults:\n")
 		for _, g := range sim.Generators() {
 			fmt.Printf("  gen:%s\n", strings.ReplaceAll(g, "\n", "\n  "))
 		}
@@ -174,6 +182,27 @@ func (c simCmd) workload(input string, replicas int) (*sim.Workload, error) {
 	return w, err
 }
 
+// listArms says what --policy accepts.
+func listArms(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "policies:")
+	var more, ref []string
+	for _, name := range sim.Arms() {
+		switch what := policy.Summary(name); {
+		case strings.HasPrefix(name, "ref:"):
+			ref = append(ref, name)
+		case what == "":
+			more = append(more, name)
+		default:
+			fmt.Fprintf(t, "  %s\t%s\n", name, what)
+		}
+	}
+	t.Flush()
+	fmt.Fprintf(w, "\nthe same under other settings, or inside a combinator:\n  %s\n", strings.Join(more, "\n  "))
+	fmt.Fprintf(w, "\nall: all of these but for the combinators; combinators: policies inside one\n")
+	fmt.Fprintf(w, "\nforms of the reference simulator, with perfect views (ref:all for all of them):\n  %s\n", strings.Join(ref, "\n  "))
+}
+
 func (c simCmd) print(rep sim.Report, title string) error {
 	if c.HTML != "" {
 		f, err := os.Create(c.HTML)
@@ -194,14 +223,32 @@ func (c simCmd) print(rep sim.Report, title string) error {
 		fmt.Println("interrupted; this is what was known by then:")
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "input\tN\tpolicy\tseed\thit %\tTTFT mean s\tp50\tp95\tp99\tE2E mean s\tTPOT ms\tload CV\tsticky %\tfullest %\tphantom %\t")
+	lost, refused := false, false
+	for _, r := range rep.Runs {
+		lost, refused = lost || r.Failed > 0, refused || r.Shed > 0
+	}
+	fmt.Fprint(t, "input\tN\tpolicy\tseed\thit %\tTTFT mean s\tp50\tp95\tp99\tE2E mean s\tTPOT ms\tload CV\tsticky %\tfullest %\tphantom %\t")
+	if lost {
+		fmt.Fprint(t, "lost\t")
+	}
+	if refused {
+		fmt.Fprint(t, "refused\t")
+	}
+	fmt.Fprintln(t)
 	for _, r := range rep.Runs {
 		partial := ""
 		if r.Partial {
 			partial = "*"
 		}
-		fmt.Fprintf(t, "%s%s\t%d\t%s\t%d\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", r.Input, partial, r.Replicas, r.Policy, r.Seed,
+		fmt.Fprintf(t, "%s%s\t%d\t%s\t%d\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f\t%.2f\t%.0f\t%.1f\t%.1f\t", r.Input, partial, r.Replicas, r.Policy, r.Seed,
 			100*r.HitRate, r.TTFT.Mean, r.TTFT.P50, r.TTFT.P95, r.TTFT.P99, r.E2E.Mean, 1e3*r.TPOT.Mean, r.DecodeCV, 100*r.Stickiness, 100*r.MaxShare, 100*r.Phantom)
+		if lost {
+			fmt.Fprintf(t, "%d\t", r.Failed)
+		}
+		if refused {
+			fmt.Fprintf(t, "%d\t", r.Shed)
+		}
+		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err
