@@ -106,12 +106,32 @@ func (b *bucket) load(i uint, tag uint32) uint32 {
 // at returns the reference of entry i.
 func (b *bucket) at(i uint) uint32 { return uint32(b[(1+i/2)%8] >> (i % 2 * 32)) }
 
+// home returns which bucket of a whole segment entry i belongs to.
+func (b *bucket) home(i uint) uint32 { return uint32(b[7]>>(i*homeBits)) & homeMask }
+
+// having returns in the top bits of the bytes which entries have a bit of the tag
+// set; they may be unused ones.
+func (b *bucket) having(bit uint) (m uint64) {
+	if bit < 14 {
+		for i := range uint(bucketSize) {
+			m |= uint64(b.tag(i)>>bit&1) << (i*8 + 7)
+		}
+		return m
+	}
+	narrow := func(x uint64) uint64 { // from every 16th bit to every 8th
+		x &= 0x0001000100010001
+		x = (x | x>>8) & 0x0000010100000101
+		return (x | x>>16) & 0x01010101
+	}
+	return narrow(b[5]>>(bit-14))<<7 | narrow(b[6]>>(bit-14))<<39
+}
+
 // passed says that entries lie behind b that belong to b or to a bucket before.
 func (b *bucket) passed() bool { return b[7]>>56 != 0 }
 
 // tag returns the whole tag of entry i.
 func (b *bucket) tag(i uint) uint32 {
-	return uint32(b[5+i/4]>>(i%4*16))&0xffff<<14 | uint32(b[0]>>(i*8))&0x7f<<homeBits | uint32(b[7]>>(i*homeBits))&homeMask
+	return uint32(b[5+i/4]>>(i%4*16))&0xffff<<14 | uint32(b[0]>>(i*8))&0x7f<<homeBits | b.home(i)
 }
 
 // set makes entry i, which is free, that of tag and ref.
@@ -238,12 +258,7 @@ func (t *table) delete(tag, ref uint32) bool {
 			if b.at(i) != ref {
 				continue
 			}
-			put(&b[0], 0xff, i*8, 0, t.shared)
-			for k > 0 {
-				k--
-				s.bucket(tag+k).pass(-1, t.shared)
-			}
-			s.n--
+			s.remove(tag, k, i, t.shared)
 			t.n--
 			if s.n%128 == 0 && !t.shared {
 				t.shrink(s, tag)
@@ -255,4 +270,14 @@ func (t *table) delete(tag, ref uint32) bool {
 		}
 	}
 	return false
+}
+
+// remove takes out entry i of the bucket that lies away buckets behind tag's own.
+func (s *segment) remove(tag, away uint32, i uint, shared bool) {
+	put(&s.bucket(tag + away)[0], 0xff, i*8, 0, shared)
+	for away > 0 {
+		away--
+		s.bucket(tag+away).pass(-1, shared)
+	}
+	s.n--
 }

@@ -1,6 +1,9 @@
 package index
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // segments is the memory of the tables of an index.
 type segments struct {
@@ -26,13 +29,13 @@ func (m *segments) take(buckets int, depth uint) *segment {
 		s.e = make([]bucket, buckets)
 	case k > 0:
 		s.e, m.free = m.free[k-1], m.free[:k-1]
-		clear(s.e)
 	default:
 		if len(m.fresh) == 0 {
 			m.fresh = make([]bucket, segBatch*segBuckets)
 		}
 		s.e, m.fresh = m.fresh[:segBuckets:segBuckets], m.fresh[segBuckets:]
 	}
+	clear(s.e) // fresh pages too: a page that is written first faults once, one that is read first twice
 	return s
 }
 
@@ -83,7 +86,7 @@ func (t *table) setDir(d []atomic.Pointer[segment]) {
 func (t *table) grow(s *segment, tag uint32) *segment {
 	if len(s.e) < segBuckets {
 		to := t.memory.take(2*len(s.e), 0)
-		s.spread([2]*segment{to, to}, 0)
+		s.spread(to)
 		t.point(tag, 0, to, to)
 		t.memory.drop(s, t.shared)
 	} else {
@@ -92,7 +95,7 @@ func (t *table) grow(s *segment, tag uint32) *segment {
 	return t.segment(tag)
 }
 
-// split distributes s, the segment of tag, over two.
+// split moves half of s, the segment of tag, to a new one.
 func (t *table) split(s *segment, tag uint32) {
 	if d := *t.dir.Load(); s.depth == t.bits {
 		double := make([]atomic.Pointer[segment], 2*len(d))
@@ -102,11 +105,43 @@ func (t *table) split(s *segment, tag uint32) {
 		t.bits++
 		t.setDir(double)
 	}
-	to := [2]*segment{t.memory.take(segBuckets, s.depth+1), t.memory.take(segBuckets, s.depth+1)}
+	to, bit := t.memory.take(segBuckets, s.depth+1), keyBits-s.depth-1
 	t.segs++
-	s.spread(to, keyBits-to[0].depth)
-	t.point(tag, s.depth, to[0], to[1])
-	t.memory.drop(s, t.shared)
+	for k := range s.e {
+		b := &s.e[k]
+		for m := b[0] & b.having(bit) & (inUse * everyByte); m != 0; m &= m - 1 {
+			to.add(b.tag(first(m)), b.at(first(m)), false)
+		}
+	}
+	t.point(tag, s.depth, s, to) // readers find them there before they are gone from s
+	s.depth++
+	s.halve(bit, t.shared)
+}
+
+// halve takes the entries out of s whose tags have a bit set. What is left goes to
+// its own bucket where that has room now.
+func (s *segment) halve(bit uint, shared bool) {
+	away := s.bucket(segBuckets - 1).passed()
+	for k := range s.e {
+		b := &s.e[k]
+		if away { // perhaps entries are here that belong elsewhere
+			for m := b[0] & (inUse * everyByte); m != 0; m &= m - 1 {
+				i := first(m)
+				if b.home(i) == uint32(k) {
+					continue
+				}
+				tag, ref := b.tag(i), b.at(i)
+				s.remove(tag, (uint32(k)-b.home(i))%segBuckets, i, shared)
+				if tag>>bit&1 == 0 {
+					s.add(tag, ref, shared)
+				}
+			}
+		}
+		gone := b[0] & b.having(bit) & (inUse * everyByte)
+		put(&b[0], gone>>7*0xff, 0, 0, shared)
+		s.n -= bits.OnesCount64(gone)
+		away = b.passed()
+	}
 }
 
 // point makes the entries of the directory that agree with tag in depth bits,
@@ -124,15 +159,12 @@ func (t *table) point(tag uint32, depth uint, lo, hi *segment) {
 	}
 }
 
-// spread adds the entries of s to those of two segments, which nobody else knows
-// yet, by one bit of their tags.
-func (s *segment) spread(to [2]*segment, bit uint) {
+// spread adds the entries of s to those of another segment.
+func (s *segment) spread(to *segment) {
 	for k := range s.e {
 		b := &s.e[k]
 		for m := b[0] & (inUse * everyByte); m != 0; m &= m - 1 {
-			i := first(m)
-			tag := b.tag(i)
-			to[tag>>(bit%32)&1].add(tag, b.at(i), false)
+			to.add(b.tag(first(m)), b.at(first(m)), false)
 		}
 	}
 }
@@ -155,7 +187,7 @@ func (t *table) shrink(s *segment, tag uint32) {
 	}
 	to := t.memory.take(segBuckets, s.depth-1)
 	for _, half := range [2]*segment{s, other} {
-		half.spread([2]*segment{to, to}, 0)
+		half.spread(to)
 		t.memory.drop(half, false)
 	}
 	t.point(tag, to.depth, to, to)
