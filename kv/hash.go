@@ -3,6 +3,7 @@ package kv
 import (
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // A Seed starts every chain, per process or per cluster, so that hashes can't be
@@ -33,21 +34,42 @@ type keys struct {
 	n          [8]uint64 // of the words of a block, see content
 }
 
-func (s Seed) keys() (k keys) {
+// keys returns the keys of s, in own unless they are known.
+func (s Seed) keys(own *keys) *keys {
+	if f := first.Load(); f != nil && f.seed == s {
+		return &f.keys
+	}
+	own.expand(s)
+	if first.Load() == nil {
+		first.CompareAndSwap(nil, &expanded{s, *own})
+	}
+	return own
+}
+
+func (k *keys) expand(s Seed) {
 	x := mix(uint64(s)^m0, m1)
 	x = mix(x^m2, m3)
 	k.a, k.b, k.c, k.d = mix(x^m0, m2), mix(x^m1, m3), mix(x^m2, m0), mix(x^m3, m1)
 	for i := range k.n {
 		k.n[i] = mix(x+uint64(i+1)*m0, m1)
 	}
-	return k
+}
+
+// first has the keys of the first seed that was used. A process has one, and to
+// expand it costs as much as to hash a block. It never changes again.
+var first atomic.Pointer[expanded]
+
+type expanded struct {
+	seed Seed
+	keys keys
 }
 
 // Root returns what the first block of a chain under key chains to. The block
 // size is part of it: chains of different block sizes never meet. Each part is
 // tagged and length-prefixed, so ("ab","c") and ("a","bc") differ.
 func (s Seed) Root(key Key, blockSize int) Hash {
-	k := s.keys()
+	var own keys
+	k := s.keys(&own)
 	h := mix(k.a^m0, uint64(blockSize)^k.b)
 	h = mixString(k, h, 1, key.Model)
 	h = mixString(k, h, 2, key.LoRA)
@@ -58,7 +80,8 @@ func (s Seed) Root(key Key, blockSize int) Hash {
 // Extra returns the digest of extra content id, which begins offset tokens after
 // the block's first token (negative if before).
 func (s Seed) Extra(id string, offset int) uint64 {
-	k := s.keys()
+	var own keys
+	k := s.keys(&own)
 	return mix(mixString(k, k.c^m2, 4, id)^m3, uint64(int64(offset))^k.d)
 }
 
@@ -69,7 +92,8 @@ func (s Seed) Extend(dst []Hash, parent Hash, tokens []uint32, blockSize int, ex
 	if blockSize <= 0 {
 		return dst
 	}
-	k := s.keys()
+	var own keys
+	k := s.keys(&own)
 	h := uint64(parent)
 	dst = slices.Grow(dst, len(tokens)/blockSize)
 	if blockSize == 16 && len(extras) == 0 {
@@ -143,7 +167,7 @@ func (k *keys) words(p *[16]uint32) uint64 {
 
 func pair(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }
 
-func mixString(k keys, h uint64, tag uint64, s string) uint64 {
+func mixString(k *keys, h uint64, tag uint64, s string) uint64 {
 	h = mix(h^tag, uint64(len(s))^k.c)
 	for len(s) >= 8 {
 		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |

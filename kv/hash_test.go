@@ -94,7 +94,8 @@ func TestNoZeroFactor(t *testing.T) {
 	seen := map[Hash]int{}
 	n := 0
 	for _, s := range []Seed{0, 1, m0, m0 ^ 16, m1, m2, m3} {
-		k := s.keys()
+		var own keys
+		k := s.keys(&own)
 		for _, w := range []uint64{0, m0, m1, m2, m3, m0 ^ 16, ^uint64(0), k.a, k.b, k.c, k.d, -k.n[0], -k.n[1], -k.n[6], -k.n[7]} {
 			for at := 0; at < 8; at++ {
 				for other := uint32(0); other < 4; other++ {
@@ -183,6 +184,30 @@ func TestExtendPaths(t *testing.T) {
 				t.Fatalf("block size %d: token %d doesn't count", bs, i)
 			}
 		}
+	}
+}
+
+// TestKeysOfAnySeed: seeds whose keys are kept hash as those whose keys are not.
+func TestKeysOfAnySeed(t *testing.T) {
+	Seed(1).Root(Key{}, 16) // at the latest now one is kept
+	for _, s := range []Seed{0, 1, 2, first.Load().seed} {
+		var kept, fresh keys
+		k := s.keys(&kept)
+		if fresh.expand(s); *k != fresh {
+			t.Errorf("seed %d has other keys", s)
+		}
+	}
+	if n := testing.AllocsPerRun(10, func() { Seed(3).Root(Key{Salt: "s"}, 16) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkExtend1 hashes one block, as most events while tokens are generated.
+func BenchmarkExtend1(b *testing.B) {
+	tokens, dst, s := ramp(16), make([]Hash, 0, 1), Seed(1)
+	s.Root(Key{}, 16) // the first seed, if no test has run
+	for b.Loop() {
+		dst = s.Extend(dst[:0], 1, tokens, 16, nil)
 	}
 }
 
