@@ -38,6 +38,7 @@ func (r *Replica) follow(i Info) {
 	if r.cfg.Events != EventsListen { // those come and go with the connections
 		err = r.restream(i.Sources)
 	}
+	r.disownRest(time.Now())
 	why := "the engine doesn't say where this rank publishes its events"
 	switch {
 	case err != nil:
@@ -95,7 +96,7 @@ func (r *Replica) restream(sources []Source) (err error) {
 	r.mu.Unlock()
 	for _, f := range stop {
 		r.stop(f)
-		f.Forget("the engine publishes its events elsewhere, or no more")
+		f.forget("the engine publishes its events elsewhere, or no more")
 	}
 	for _, s := range want {
 		if e := r.start(s); e != nil {
@@ -143,14 +144,22 @@ func (r *Replica) newFollowing(src Source) *following {
 // launch starts the applying goroutine. false: Run has ended, or the rank has a
 // stream already.
 func (r *Replica) launch(f *following) bool {
+	r.claims.Lock()
+	defer r.claims.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.run == nil || r.streams[f.source.Rank] != nil {
+		r.mu.Unlock()
 		return false
 	}
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(r.run)
 	r.streams[f.source.Rank] = f
+	k, ok := r.marks[f.source.Rank]
+	delete(r.marks, f.source.Rank)
+	r.mu.Unlock()
+	if ok {
+		r.hand(k, f)
+	}
 	go func() {
 		defer close(f.done)
 		f.stream.run(ctx)
@@ -173,8 +182,15 @@ func (r *Replica) stopAll() {
 	r.streams = map[int]*following{}
 	r.run = nil
 	r.mu.Unlock()
+	var ended []StreamMark
 	for _, f := range streams {
 		r.stop(f)
+		if k, ok := f.mark(); ok {
+			ended = append(ended, k)
+		}
 	}
+	r.mu.Lock()
+	r.ended = ended
+	r.mu.Unlock()
 	r.client.http.CloseIdleConnections()
 }

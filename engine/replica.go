@@ -34,6 +34,11 @@ type Replica struct {
 	info    Info
 	streams map[int]*following // by the engine's rank
 	run     context.Context    // Run's; nil while not running
+	marks   map[int]StreamMark // to go on from, by the engine's rank; nobody has yet
+	waiting time.Time          // since when marks wait for their streams
+	ended   []StreamMark       // where the streams stood when Run ended
+
+	claims sync.Mutex // over moving a mark to a stream; taken before mu
 }
 
 // New returns a Replica, or an error that names the field of cfg.
@@ -45,7 +50,7 @@ func New(cfg Config, hooks Hooks) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{cfg: cfg, url: u, hooks: hooks, poke: make(chan struct{}, 1), streams: map[int]*following{}}
+	r := &Replica{cfg: cfg, url: u, hooks: hooks, poke: make(chan struct{}, 1), streams: map[int]*following{}, marks: map[int]StreamMark{}}
 	r.client = client{base: u.String(), key: cfg.APIKey, http: cfg.HTTP, timeout: cfg.Timeout}
 	return r, nil
 }

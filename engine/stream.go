@@ -25,6 +25,7 @@ type stream struct {
 	ring    *ring
 	connect func() // told, on the reading goroutine, that a connection stands
 
+	gate    sync.Mutex // held while the machine works; see Replica.Hold
 	machine *seq.Machine
 	decoder wire.Decoder
 	targets map[int]kv.Target  // of the ranks that this publisher has spoken for
@@ -148,7 +149,9 @@ func (s *stream) answer(now time.Time) {
 func (s *stream) run(ctx context.Context) {
 	s.ctx = ctx
 	defer s.stopReplay()
+	s.gate.Lock()
 	s.machine.Opened(time.Now())
+	s.gate.Unlock()
 	var ld load
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -170,7 +173,9 @@ func (s *stream) run(ctx context.Context) {
 			for q := s.replies; len(q.channel()) > 0 && q == s.replies; { // we may be the ones who were slow
 				s.reply(<-q.c)
 			}
+			s.gate.Lock()
 			s.machine.Tick(time.Now())
+			s.gate.Unlock()
 		}
 	}
 }
@@ -181,6 +186,7 @@ func (s *stream) drain(old load) load {
 	now := time.Now()
 	for i := range ld.entries {
 		e := &ld.entries[i]
+		s.gate.Lock()
 		switch e.kind {
 		case connected:
 			s.machine.Connected(e.epoch, now)
@@ -192,10 +198,13 @@ func (s *stream) drain(old load) load {
 		case gotPlain:
 			s.machine.Unsequenced(e.epoch, seq.Batch{Body: ld.buf[e.from:e.to]}, now)
 		}
+		s.gate.Unlock()
 		if i%64 == 63 && s.ctx.Err() != nil {
 			break
 		}
 	}
+	s.gate.Lock()
+	defer s.gate.Unlock()
 	if ld.dropped > 0 {
 		s.log.Warn("events came faster than they could be applied", "dropped", ld.dropped, "up_to", ld.droppedSeq)
 		s.machine.Dropped(ld.droppedEpoch, ld.droppedSeq, now)
@@ -207,6 +216,8 @@ func (s *stream) drain(old load) load {
 
 func (s *stream) reply(r reply) {
 	s.replies.took(r)
+	s.gate.Lock()
+	defer s.gate.Unlock()
 	now := time.Now()
 	switch {
 	case r.err != nil:
