@@ -3,12 +3,14 @@ package replay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -102,6 +104,7 @@ type prompt struct {
 	output  int
 	own     uint64 // number of the request, for what it shares with nobody
 	session string
+	next    time.Duration // until the session goes on after the answer; 0: not told
 }
 
 type streamOptions struct {
@@ -149,20 +152,23 @@ func (c *client) play(ctx context.Context, p prompt, due time.Duration) Sample {
 	s := Sample{Due: due, Late: max(time.Since(c.start)-due, 0), Predicted: -1, Session: p.session}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if err := c.stream(ctx, path, body, p.session, &s); err != nil {
+	if err := c.stream(ctx, path, body, p, &s); err != nil {
 		s.Err = err.Error()
 	}
 	s.E2E = time.Since(c.start) - due
 	return s
 }
 
-func (c *client) stream(ctx context.Context, path string, body []byte, session string, s *Sample) error {
+func (c *client) stream(ctx context.Context, path string, body []byte, p prompt, s *Sample) error {
 	req, err := c.request(ctx, http.MethodPost, path, body)
 	if err != nil {
 		return err
 	}
-	if session != "" {
-		req.Header.Set("X-Session-Id", session)
+	if p.session != "" {
+		req.Header.Set("X-Session-Id", p.session)
+	}
+	if p.next > 0 {
+		req.Header.Set("X-Kvasir-Next-Turn", strconv.FormatFloat(p.next.Seconds(), 'g', -1, 64))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -171,10 +177,28 @@ func (c *client) stream(ctx context.Context, path string, body []byte, session s
 	defer resp.Body.Close()
 	s.readHeaders(resp.Header)
 	if resp.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
-		return fmt.Errorf("status %d: %s", resp.StatusCode, bytes.TrimSpace(b))
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return fmt.Errorf("status %d: %s", resp.StatusCode, reason(b))
 	}
 	return c.events(resp.Body, s)
+}
+
+// reason is what an error's body says: the message of OpenAI's form, FastAPI's
+// detail, or the beginning of whatever came.
+func reason(body []byte) string {
+	var e struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+		Message string `json:"message"`
+		Detail  string `json:"detail"`
+	}
+	if json.Unmarshal(body, &e) == nil {
+		if m := cmp.Or(e.Error.Message, e.Message, e.Detail); m != "" {
+			return m
+		}
+	}
+	return string(bytes.TrimSpace(body[:min(len(body), 500)]))
 }
 
 func (s *Sample) readHeaders(h http.Header) {

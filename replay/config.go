@@ -36,6 +36,7 @@ type Config struct {
 	Limit    int           // requests in all, 0: the whole workload
 	MaxThink time.Duration // closed loop: longer pauses are cut; 0: no limit
 	Timeout  time.Duration // of one request
+	NextTurn bool          // closed loop: requests say when the session goes on (x-kvasir-next-turn)
 }
 
 // Defaults returns a configuration that needs only a URL.

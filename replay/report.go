@@ -165,7 +165,7 @@ func (r *Report) Write(w io.Writer) {
 		fmt.Fprintf(w, ", %d FAILED", r.Failed)
 	}
 	if r.Left > 0 {
-		fmt.Fprintf(w, ", %d left out", r.Left)
+		fmt.Fprintf(w, ", %d left out (too long, or behind a turn that failed)", r.Left)
 	}
 	fmt.Fprintln(w)
 	for _, e := range r.Errors {

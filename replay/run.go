@@ -137,6 +137,15 @@ func (p *player) leave(n int) {
 	p.mu.Unlock()
 }
 
+// think returns how long a session pauses before the turn.
+func (p *player) think(t *trace.Turn) time.Duration {
+	d := time.Duration(t.Think * float64(time.Second))
+	if p.cfg.MaxThink > 0 {
+		d = min(d, p.cfg.MaxThink)
+	}
+	return d
+}
+
 // session plays one session, turn by turn. It ends early at a turn that fails or
 // is too long: what follows would build on an answer that never came.
 func (p *player) session(ctx context.Context, s *trace.Session) {
@@ -147,11 +156,7 @@ func (p *player) session(ctx context.Context, s *trace.Session) {
 			p.leave(len(s.Turns) - i)
 			return
 		}
-		think := time.Duration(turn.Think * float64(time.Second))
-		if p.cfg.MaxThink > 0 {
-			think = min(think, p.cfg.MaxThink)
-		}
-		if i > 0 && think > 0 {
+		if think := p.think(turn); i > 0 && think > 0 {
 			select {
 			case <-time.After(think):
 			case <-ctx.Done():
@@ -163,6 +168,9 @@ func (p *player) session(ctx context.Context, s *trace.Session) {
 			return
 		}
 		x.own, x.session = uint64(own), s.ID
+		if p.cfg.NextTurn && i+1 < len(s.Turns) {
+			x.next = p.think(&s.Turns[i+1])
+		}
 		sample := p.play(ctx, x, time.Since(p.start))
 		p.done(ctx, sample)
 		if ctx.Err() != nil {

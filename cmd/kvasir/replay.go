@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -31,6 +33,7 @@ type replayCmd struct {
 	Limit       int           `short:"n" help:"Stop after this many requests."`
 	MaxThink    time.Duration `default:"1m" help:"Closed loop: cut longer pauses."`
 	Timeout     time.Duration `default:"10m" help:"Of one request."`
+	NextTurn    bool          `help:"Closed loop: requests say when their session goes on (x-kvasir-next-turn)."`
 	Words       string        `default:"english" enum:"english,pseudo" help:"Words of the prompts; pseudo: one token each on modelled engines."`
 	Salt        uint64        `help:"Another number, other text: nothing shared with an earlier replay."`
 	SkipBad     bool          `help:"Count malformed lines and go on."`
@@ -80,7 +83,7 @@ func (c replayCmd) Run(ctx context.Context) error {
 		if err := c.print(err, cmp, cmp.Write); err != nil {
 			return err
 		}
-		return failures(cmp.A.Failed+cmp.B.Failed, cmp.A.Requests+cmp.B.Requests)
+		return c.failures(cmp.A.Failed+cmp.B.Failed, cmp.A.Requests+cmp.B.Requests, append(cmp.A.Errors, cmp.B.Errors...))
 	}
 	rep, err := replay.Run(ctx, cfg, w, bar.step)
 	bar.finish()
@@ -90,7 +93,7 @@ func (c replayCmd) Run(ctx context.Context) error {
 	if err := c.print(err, rep, rep.Write); err != nil {
 		return err
 	}
-	return failures(rep.Failed, rep.Requests)
+	return c.failures(rep.Failed, rep.Requests, rep.Errors)
 }
 
 // config is what the flags say, but for the size of blocks.
@@ -98,7 +101,7 @@ func (c replayCmd) config() replay.Config {
 	cfg := replay.Defaults()
 	cfg.URL, cfg.Model, cfg.Key, cfg.Shape = c.URL, c.Model, c.Key, replay.Shape(c.Prompt)
 	cfg.MaxInput, cfg.MaxOutput, cfg.Speed, cfg.Users, cfg.Limit = c.MaxInput, c.MaxOutput, c.Speed, c.Users, c.Limit
-	cfg.MaxThink, cfg.Timeout, cfg.Writer.Salt = c.MaxThink, c.Timeout, c.Salt
+	cfg.MaxThink, cfg.Timeout, cfg.Writer.Salt, cfg.NextTurn = c.MaxThink, c.Timeout, c.Salt, c.NextTurn
 	if c.Words == "pseudo" {
 		cfg.Writer.Word = trace.Pseudo
 	}
@@ -119,11 +122,15 @@ func (c replayCmd) print(err error, report any, write func(io.Writer)) error {
 	return nil
 }
 
-func failures(failed, all int) error {
-	if failed > 0 {
-		return fmt.Errorf("%d of %d requests failed", failed, all)
+func (c replayCmd) failures(failed, all int, why []string) error {
+	if failed == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if c.MaxInput == 0 && slices.ContainsFunc(why, func(e string) bool { return strings.HasPrefix(e, "status 400") }) {
+		hint = "; if prompts are too long for the engine, --max-input leaves those out and --block-tokens shrinks all of them"
+	}
+	return fmt.Errorf("%d of %d requests failed%s", failed, all, hint)
 }
 
 // fit measures an engine and prints its profile.
