@@ -322,7 +322,7 @@ func genAgents(p *params) (*Workload, error) {
 		}
 		list = append(list, c)
 	}
-	return &Workload{size: genBlock, speed: 1, total: crowd.Requests, crowdReplicas: p.replicas,
+	return &Workload{size: genBlock, speed: 1, total: crowd.Requests, crowdReplicas: p.replicas, chats: list,
 		closed: func(paged bool) source {
 			return &crowdSource{chats: list, crowd: crowd, pause: 1, paged: paged, size: genBlock}
 		}}, nil

@@ -322,7 +322,7 @@ func crowdWorkload(list []chat, size int, in Input) (*Workload, error) {
 	}
 	return &Workload{
 		name: fmt.Sprintf("%s %d users", baseName(in.File), len(crowd.Start)), size: size, speed: 1,
-		total: crowd.Requests, crowdReplicas: replicas,
+		total: crowd.Requests, crowdReplicas: replicas, chats: list,
 		closed: func(paged bool) source {
 			return &crowdSource{chats: list, crowd: crowd, pause: 1, paged: paged, size: size}
 		},

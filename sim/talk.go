@@ -57,7 +57,7 @@ func genTalks(p *params) (*Workload, error) {
 	crowd := Crowd{Users: min(p.n("users"), n), Requests: n * turns}
 	crowd.Start = make([]float64, crowd.Users)
 	keep := p.f("keep") == 1
-	return &Workload{size: size, speed: 1, total: crowd.Requests,
+	return &Workload{size: size, speed: 1, total: crowd.Requests, chats: list,
 		closed: func(paged bool) source {
 			return &crowdSource{chats: list, crowd: crowd, once: true, paged: paged && keep, size: size}
 		}}, nil

@@ -17,6 +17,7 @@ type Workload struct {
 	speed float64       // factor on their rate
 
 	closed        func(paged bool) source // a closed loop
+	chats         []chat                  // its sessions, if it is made of sessions
 	total         int                     // requests that it will make, 0 unknown
 	crowdReplicas int                     // fleet that its start times are for, 0 any
 	chains        func(yield func([]kv.Hash))

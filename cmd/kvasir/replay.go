@@ -15,13 +15,14 @@ import (
 	"golang.org/x/term"
 
 	"kvasir/replay"
+	"kvasir/sim"
 	"kvasir/trace"
 	"kvasir/trace/demo"
 )
 
 type replayCmd struct {
 	URL         string        `arg:"" help:"OpenAI endpoint, with or without /v1."`
-	Trace       string        `short:"t" default:"demo" help:"Trace file (Mooncake, Claude Code sessions, cells; plain or gzip), or demo for the built-in sessions."`
+	Trace       string        `short:"t" default:"demo" help:"Trace file (Mooncake, Claude Code sessions, cells; plain or gzip), a generator as gen:NAME[:key=value,…] (kvasir sim --list; sized for one replica), or demo for the built-in sessions."`
 	Model       string        `help:"Model name; default: the endpoint's first."`
 	Key         string        `env:"OPENAI_API_KEY" help:"API key."`
 	Prompt      string        `default:"chat" enum:"chat,text,ids" help:"How prompts are sent: chat message, text, or token ids (exact lengths)."`
@@ -52,6 +53,7 @@ func (replayCmd) Help() string {
   kvasir replay http://127.0.0.1:8080 --users 12
   kvasir replay http://127.0.0.1:8080 -t mooncake_conversation.jsonl.gz --speed 2 --block-tokens 32 -n 500
   kvasir replay http://127.0.0.1:8080 -t weka_cc_sessions_512.jsonl.gz --users 8 --max-input 100000 --json
+  kvasir replay http://127.0.0.1:8080 -t gen:conversations:groups=4,system=500 --users 7
   kvasir replay http://router-a:8080 --against http://router-b:8080 --rounds 3
   kvasir replay http://127.0.0.1:8000 --fit-profile --budget 8192 --max-input 12000
 
@@ -163,6 +165,14 @@ func (c replayCmd) fit(ctx context.Context) error {
 func loadWorkload(name string, skipBad bool, limit int) (w replay.Workload, err error) {
 	if name == "demo" {
 		w.Sessions, err = demo.Sessions()
+		return w, err
+	}
+	if spec, ok := strings.CutPrefix(name, "gen:"); ok {
+		g, err := sim.Generate(spec, 1)
+		if err != nil {
+			return w, err
+		}
+		w.Requests, w.Sessions, err = g.Trace()
 		return w, err
 	}
 	r, err := trace.Open(name, trace.Options{SkipBad: skipBad})
