@@ -54,8 +54,10 @@ func (t *trace) add(id field, from, value, to int) {
 // they are seen to.
 const holes = 1<<fHashes | 1<<fParent | 1<<fTokens | 1<<fExtraKeys | 1<<fMMKeys | 1<<fCopies
 
-// maxLiteral bounds the literal bytes of a shape.
-const maxLiteral = 512
+const (
+	maxLiteral = 512 // bytes of a shape
+	maxValue   = 64  // of these that are one value
+)
 
 // fits says that the event at r may have this shape.
 func (sh *shape) fits(r *reader) bool { return r.i < len(r.b) && r.b[r.i] == sh.lit[0] }
@@ -120,7 +122,7 @@ func (s *shapes) learn(t *trace, b []byte, start, end int, f *fields) {
 			return // more than one field in an element, or the same twice
 		}
 		seen |= 1 << e.id
-		if holes>>e.id&1 == 1 {
+		if holes>>e.id&1 == 1 || e.to-e.value > maxValue && e.id != fType {
 			varying |= 1 << i
 			literal -= e.to - e.value
 		}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -14,6 +15,9 @@ func TestShapes(t *testing.T) {
 		"store": func(n int) any { return store(list{uint64(n)}, uint64(n-1), tokens(n, 2), 2) },
 		"another session each time": func(n int) any {
 			return store(list{uint64(n) << 40}, nil, tokens(n, 2), 2, "session_id", fmt.Sprint("session", n))
+		},
+		"long salts, and lists that we don't know": func(n int) any {
+			return store(list{n}, nil, tokens(n, 2), 2, "cache_salt", strings.Repeat(fmt.Sprint(n), 300), "skipped_token_ids", tokens(n, n%5*200))
 		},
 		"three groups": func(n int) any {
 			return store(list{n}, n-1, tokens(n, 2), 2, "group_idx", n%3, "kv_cache_spec_kind", kinds[n%3], "kv_cache_spec_sliding_window", 128*(n%3))
