@@ -20,7 +20,7 @@ func sweepCells(open func(file string, speed float64) sim.Input, cells string) (
 		full float64
 	}{{"conv", 1.8}, {"tool", 2.2}, {"synth", 1.2}} {
 		for _, part := range []float64{.25, .5, .75} {
-			list = append(list, cell{key: fmt.Sprintf("load-%s-%g", x.name, 100*part), group: loads, title: fmt.Sprintf("%s %gx (%g %%)", x.name, x.full*part, 100*part),
+			list = append(list, cell{key: fmt.Sprintf("load-%s-%g", x.name, 100*part), group: loads, title: fmt.Sprintf("%s %.3gx (%g %%)", x.name, x.full*part, 100*part),
 				input: open(x.name, x.full*part), replicas: 8, arms: swept, seeds: 1})
 		}
 	}
