@@ -18,10 +18,16 @@ import (
 // settings of c.Target; their streams decide from here on, and until they have,
 // the caller should not call them exact. An error means that nothing was loaded.
 func Load(r io.Reader, c Config) (*Index, error) {
+	return LoadAs(r, c, func(t kv.Target) kv.Target { return t })
+}
+
+// LoadAs is Load where targets have other numbers than when the snapshot was
+// written: as must give each its own.
+func LoadAs(r io.Reader, c Config, as func(kv.Target) kv.Target) (*Index, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), ix: New(c)}
+	s := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), ix: New(c), as: as}
 	if err := s.read(); err != nil {
 		return nil, fmt.Errorf("index: load: %w", err)
 	}
@@ -32,6 +38,7 @@ var errShort = errors.New("a record ends too early")
 
 type snapshotReader struct {
 	ix     *Index
+	as     func(kv.Target) kv.Target
 	r      *bufio.Reader
 	frame  []byte
 	b      []byte // rest of the frame
@@ -193,6 +200,10 @@ func (s *snapshotReader) lane() {
 	}
 	if kind == laneUnused || kind == laneSliding && page != 0 {
 		s.fail("lane of kind %d with pages of %d", kind, page)
+		return
+	}
+	if t = int(s.as(kv.Target(t))); t >= kv.MaxTargets {
+		s.fail("target %d: want less than %d", t, kv.MaxTargets)
 		return
 	}
 	tt := s.ix.target(kv.Target(t))

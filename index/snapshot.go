@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -38,13 +37,18 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Snapshot writes what the index believes. Events wait until it is done, lookups
-// don't: w should be a file or memory.
+// Snapshot writes what the index believes at one moment. Engines' events wait
+// until it is done; lookups and dispatches don't: the lock is let go every few
+// thousand blocks, and not held while w is written to.
 func (ix *Index) Snapshot(w io.Writer) error {
+	for t := range ix.targets {
+		ix.targets[t].busy.Lock()
+		defer ix.targets[t].busy.Unlock()
+	}
 	ix.lock()
 	defer ix.mu.Unlock()
-	s := &snapshotWriter{w: bufio.NewWriterSize(w, 1<<16), ix: ix}
-	s.w.WriteString(snapshotMagic)
+	s := &snapshotWriter{w: w, ix: ix}
+	s.out = append(s.out, snapshotMagic...)
 	s.u(snapshotVersion)
 	s.u64(ix.seedDigest())
 	s.flush('H')
@@ -55,8 +59,9 @@ func (ix *Index) Snapshot(w io.Writer) error {
 	}
 	for row := uint32(0); row < uint32(len(*ix.rows.slabs.Load()))*slabRows; row++ {
 		s.row(row)
-		if len(s.b) >= frameTarget {
+		if len(s.b) >= frameTarget || row%4096 == 4095 {
 			s.flush('R')
+			s.breathe()
 		}
 	}
 	s.flush('R')
@@ -64,9 +69,7 @@ func (ix *Index) Snapshot(w io.Writer) error {
 		s.u(uint64(n))
 	}
 	s.flush('E')
-	if s.err == nil {
-		s.err = s.w.Flush()
-	}
+	s.breathe()
 	if s.err != nil {
 		return fmt.Errorf("index: snapshot: %w", s.err)
 	}
@@ -80,8 +83,9 @@ func (ix *Index) seedDigest() uint64 {
 
 type snapshotWriter struct {
 	ix    *Index
-	w     *bufio.Writer
-	b     []byte
+	w     io.Writer
+	b     []byte // payload of the next frame
+	out   []byte // frames to be written
 	err   error
 	order []*lane
 	index [maxLanes]int // of a lane in order, plus 1
@@ -93,15 +97,24 @@ func (s *snapshotWriter) u64(v uint64) { s.b = binary.LittleEndian.AppendUint64(
 
 func (s *snapshotWriter) flush(kind byte) {
 	if len(s.b) > 0 {
-		head := binary.AppendUvarint([]byte{kind}, uint64(len(s.b)))
-		s.w.Write(head)
-		s.w.Write(s.b)
+		s.out = binary.AppendUvarint(append(s.out, kind), uint64(len(s.b)))
+		s.out = append(s.out, s.b...)
 		sum := crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, s.b)
-		if _, err := s.w.Write(binary.LittleEndian.AppendUint32(nil, sum)); err != nil && s.err == nil {
-			s.err = err
-		}
+		s.out = binary.LittleEndian.AppendUint32(s.out, sum)
 	}
 	s.b = s.b[:0]
+}
+
+// breathe writes what there is and lets others have the lock meanwhile. Dispatches
+// may then predict blocks, which aren't written, and evict others, which the
+// engine holds all the same.
+func (s *snapshotWriter) breathe() {
+	s.ix.mu.Unlock()
+	if s.err == nil && len(s.out) > 0 {
+		_, s.err = s.w.Write(s.out)
+	}
+	s.out = s.out[:0]
+	s.ix.lock()
 }
 
 func (s *snapshotWriter) lanes() {
@@ -125,6 +138,7 @@ func (s *snapshotWriter) names(i int, l *lane) {
 	for h, c := range l.slid {
 		if len(s.b) >= frameTarget {
 			s.flush('S')
+			s.breathe()
 		}
 		if len(s.b) == 0 {
 			s.u(uint64(i))
@@ -229,6 +243,12 @@ func (s *snapshotWriter) pages(i int, l *lane) {
 	for at := int32(1); int(at) < len(p.nodes); at++ {
 		if p.byPath[p.nodes[at].path] != at {
 			continue // free
+		}
+		if len(s.out) >= frameTarget {
+			s.breathe()
+			if p.byPath[p.nodes[at].path] != at {
+				continue
+			}
 		}
 		for up := at; up != 0 && number[up] == 0; up = p.nodes[up].parent {
 			path = append(path, up)

@@ -3,6 +3,8 @@ package index
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +93,71 @@ func TestSnapshotIsCompact(t *testing.T) {
 	}
 }
 
+// writerFunc is an io.Writer.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestSnapshotLetsGo: while a snapshot is written, dispatches go on, also where
+// they evict; engines' events wait, so that what is written is of one moment.
+func TestSnapshotLetsGo(t *testing.T) {
+	ix := New(Config{Seed: testSeed, MaxBytes: 2 << 20})
+	const n = 20000
+	ev := &kv.Event{BlockSize: 16, Root: true, Tokens: make([]uint32, 16*n)}
+	for i := range n {
+		ev.Handles = append(ev.Handles, kv.Handle(i+1))
+	}
+	ix.Apply(ev)
+	var b bytes.Buffer
+	writes, done := 0, make(chan Result, 1)
+	err := ix.Snapshot(writerFunc(func(p []byte) (int, error) {
+		if writes++; writes == 1 {
+			go func() { done <- ix.Apply(&kv.Event{Kind: kv.Removed, Handles: []kv.Handle{1}}) }()
+		}
+		hs := make([]kv.Hash, 1500)
+		for i := range hs {
+			hs[i] = kv.Hash(writes*10000 + i + 1)
+		}
+		ix.Apply(&kv.Event{Source: kv.Dispatch, Target: 7, Hashes: hs})
+		select {
+		case <-done:
+			t.Error("an engine's event was applied meanwhile")
+		default:
+		}
+		return b.Write(p)
+	}))
+	if err != nil || writes < 8 {
+		t.Fatalf("%v after %d writes", err, writes)
+	}
+	if r := <-done; r.Removed+r.Unknown != 1 { // unknown: evicted
+		t.Errorf("afterwards: %+v", r)
+	}
+	if ix.Stats().Evicted == 0 {
+		t.Error("nothing was evicted: the test is too small")
+	}
+	moved, err := LoadAs(&b, Config{Seed: testSeed}, func(t kv.Target) kv.Target { return t + 3 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved.check(t)
+	q := &kv.Prompt{Tokens: 16*n + 1, Chains: []kv.Chain{{BlockSize: 16, Hashes: testSeed.Extend(nil, testSeed.Root(kv.Key{}, 16), ev.Tokens, 16, nil)}}}
+	over := make([]kv.Overlap, 8)
+	moved.Match(q, over)
+	if over[3].GPU < 16*n/2 || over[0].GPU != 0 || over[7].GPU != 0 || over[7].Predicted != 0 {
+		t.Errorf("%+v", over)
+	}
+	if s := moved.TargetStats(3); s.Blocks[kv.GPU] < n/2 || s.Blocks[kv.GPU] > n {
+		t.Errorf("%+v", s)
+	}
+	if _, err := LoadAs(bytes.NewReader(snapshot(t, ix)), Config{Seed: testSeed}, func(kv.Target) kv.Target { return kv.NoTarget }); err == nil {
+		t.Error("a target without a number: no error")
+	}
+	broken := ix.Snapshot(writerFunc(func([]byte) (int, error) { return 0, io.ErrShortWrite }))
+	if !errors.Is(broken, io.ErrShortWrite) {
+		t.Errorf("%v", broken)
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	ix, _ := played(5, 3000)
 	good := snapshot(t, ix)
@@ -175,15 +242,12 @@ func unframe(snap []byte) (out []byte) {
 }
 
 func reframe(data []byte) []byte {
-	var b bytes.Buffer
-	w := &snapshotWriter{w: bufio.NewWriter(&b)}
-	w.w.WriteString(snapshotMagic)
+	w := &snapshotWriter{out: []byte(snapshotMagic)}
 	for len(data) >= 3 {
 		n := min(int(data[1])<<8|int(data[2]), len(data)-3)
 		w.b = append(w.b[:0], data[3:3+n]...)
 		w.flush(data[0])
 		data = data[3+n:]
 	}
-	w.w.Flush()
-	return b.Bytes()
+	return w.out
 }
