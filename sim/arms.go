@@ -158,7 +158,11 @@ func armOf(name string, profile model.Profile) (arm, error) {
 				return arm{name: name, twin: &t}, nil
 			}
 		}
-		return arm{}, fmt.Errorf("policy %q is unknown: the reference's are %s", name, strings.Join(Arms(), ", "))
+		var have []string
+		for _, t := range twins() {
+			have = append(have, "ref:"+t.name)
+		}
+		return arm{}, fmt.Errorf("policy %q is unknown: the reference's are %s", name, strings.Join(have, ", "))
 	}
 	c := policy.Defaults()
 	c.RayPrefix.Match, c.SGLang.Match = "index", "index" // a trace has no text

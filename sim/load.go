@@ -99,6 +99,9 @@ func read(r *trace.Reader, in Input) (*Workload, error) {
 	}
 	var err error
 	if w.open, w.size, err = readOpen(r, in); err != nil {
+		if line := (*trace.LineError)(nil); errors.As(err, &line) { // it names the file
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s: %w", in.File, err)
 	}
 	if in.NoReuse {

@@ -166,3 +166,12 @@ func TestLoadReceipts(t *testing.T) {
 		t.Errorf("%d requests, hit rate %.2f", r.Requests, r.HitRate)
 	}
 }
+
+// A bad line is named once, with its file.
+func TestLoadNamesTheLine(t *testing.T) {
+	file := write(t, "bad.jsonl", `{"timestamp": 0, "input_length": 600, "hash_ids": [1, 2]}`+"\n")
+	_, _, err := Load(Input{File: file})
+	if err == nil || strings.Count(err.Error(), file) != 1 || !strings.Contains(err.Error(), file+":1: field \"output_length\"") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -75,6 +75,9 @@ func (c planCmd) Run(ctx context.Context) error {
 			return fmt.Errorf("%s has sessions, whose rate is the fleet's doing and comes from the simulation: leave out --no-sim, or give --rate, --prompt and --reuse instead of --trace", c.Trace)
 		}
 	}
+	if !c.NoSim && c.Replicas > 1024 {
+		return fmt.Errorf("--replicas %d: the simulator has at most 1024; --no-sim leaves it out", c.Replicas)
+	}
 	if !c.NoSim {
 		if out.Sim, err = c.simulate(ctx, in, profile, c.Replicas, "round_robin", "auto"); err != nil || len(out.Sim) < 2 {
 			return err
