@@ -35,11 +35,13 @@ type call struct {
 	asked   bool          // for usage, on our own account: see usage.go
 	id      string        // X-Request-Id of ours, if it needs one
 
-	header http.Header // for the first engine
-	tried  int         // engines
-	fatal  int         // of those, how many failed fatally
-	why    Reason      // the last failure
-	last   answer      // what the last engine said, if it said anything
+	header  http.Header // for the first engine
+	tried   int         // engines
+	fatal   int         // of those, how many failed fatally
+	why     Reason      // the last failure
+	seeking string      // the stored answer that the request is about, if nobody knows who has it
+	without int         // engines that don't have it
+	last    answer      // what the last engine said, if it said anything
 
 	stage stage  // guarded by attempt.mu until the first content
 	held  []byte // guarded by attempt.mu: of the answer, not yet sent
@@ -138,7 +140,10 @@ func (c *call) serve() {
 		if c.why.fatal() {
 			c.fatal++
 		}
-		if c.tried >= c.p.cfg.Attempts || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
+		if c.why == Elsewhere {
+			c.without++
+		}
+		if c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
 			c.giveUp(nil)
 			return
 		}

@@ -24,11 +24,12 @@ const (
 	ServerError        // 500, or an error object under a 200
 	Aborting           // nothing but finish_reason "abort": it is shutting down
 	Gone               // its replica was taken out of the fleet
+	Elsewhere          // 404: it doesn't store the answer that the request is about; nothing is wrong with it
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
-	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone",
+	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone", "elsewhere",
 }
 
 func (r Reason) String() string { return reasonNames[r] }

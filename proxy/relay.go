@@ -26,6 +26,9 @@ func (a *attempt) relay() (Reason, sched.Outcome) {
 	defer chunks.Put(buf)
 
 	why := c.p.reasonOfStatus(resp.StatusCode, c.rt)
+	if c.seeking != "" {
+		why = a.sought(why)
+	}
 	events, document := a.kind()
 	switch {
 	case c.stage != nothing && !events:
@@ -85,12 +88,18 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 		switch {
 		case err == io.EOF:
 			a.remember()
+			if why == Elsewhere {
+				a.note(None, nil)
+				return why, sched.Completed
+			}
 			a.note(why, busy(why, a.resp.Header))
 			return why, sched.Failed
 		case err != nil:
 			return a.broke(err)
 		case len(c.held) > maxKept: // too much to keep: then this is the answer
-			a.note(why, busy(why, a.resp.Header))
+			if why != Elsewhere {
+				a.note(why, busy(why, a.resp.Header))
+			}
 			return a.relayRaw(buf)
 		}
 	}

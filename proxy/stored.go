@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"kvasir/fleet"
-	"kvasir/kv"
 )
 
 // storedPath is what is followed by the id of a stored answer: to read it, or to
@@ -20,8 +19,7 @@ const maxStored, maxStoredID = 1 << 16, 128
 // A stored map knows which replica keeps which answer of the Responses API. vLLM
 // stores them in the memory of one API server (VLLM_ENABLE_RESPONSES_API_STORE=1,
 // vllm-project/vllm#22137), and to a request that builds on one (previous_response_id),
-// reads it or cancels it, any other replica says 404. The oldest are forgotten first;
-// what is not known here is routed by load.
+// reads it or cancels it, any other replica says 404. The oldest are forgotten first.
 type stored struct {
 	mu   sync.Mutex
 	by   map[string]int // replica by id; guarded by mu
@@ -70,44 +68,64 @@ func (c *call) builtOn() string {
 }
 
 // stick keeps to the replica that has the stored answer which the request is about.
-// If that replica is not up any more, its store is out of reach, and any other may
-// say so. If it fails the request no other one is tried: all others would say that
-// there is no such answer.
+// If that replica fails it no other one is tried: all others would say that there is
+// no such answer. If nobody here knows who has it (another router has passed it on,
+// or this one before it was restarted), or that one is not up, it is sought.
 func (c *call) stick() {
 	id := c.builtOn()
 	if id == "" {
 		return
 	}
-	n, ok := c.p.stored.get(id)
-	if !ok {
-		return
-	}
 	snap := c.p.fleet.Snapshot()
-	var r *fleet.Replica
-	for _, x := range snap.Replicas {
-		if x.ID == n {
-			r = x
+	if r := c.p.holder(snap, id); r != nil {
+		model := c.f.model
+		if c.rt.endpoint != Responses { // the request names none
+			model = r.Models[0].ID
+		}
+		g := snap.Group(model)
+		if _, serves := r.Serves(model); serves && g != nil {
+			c.route.Model = model
+			for _, t := range g.Targets {
+				if r.Rank(t) < 0 {
+					c.route.Exclude = append(c.route.Exclude, t)
+				}
+			}
+			return
 		}
 	}
-	if r == nil || r.State != fleet.Up || len(r.Models) == 0 {
-		return
+	if len(id) <= maxStoredID {
+		c.seeking = id
 	}
-	model := c.f.model
-	if c.rt.endpoint != Responses { // the request names none
-		model = r.Models[0].ID
+}
+
+// holder returns the replica that has the answer called id, if that is known and the
+// replica up.
+func (p *Proxy) holder(snap *fleet.Snapshot, id string) *fleet.Replica {
+	n, ok := p.stored.get(id)
+	if !ok {
+		return nil
 	}
-	g := snap.Group(model)
-	if _, serves := r.Serves(model); !serves || g == nil {
-		return
-	}
-	c.route.Model = model
-	var others []kv.Target
-	for _, t := range g.Targets {
-		if r.Rank(t) < 0 {
-			others = append(others, t)
+	for _, r := range snap.Replicas {
+		if r.ID == n && r.State == fleet.Up && len(r.Models) > 0 {
+			return r
 		}
 	}
-	c.route.Exclude = append(c.route.Exclude, others...)
+	return nil
+}
+
+// maxSeek bounds how many engines are asked for a stored answer. Each says at once
+// that it doesn't have it.
+const maxSeek = 16
+
+// sought says what an engine's status means for the answer that is sought.
+func (a *attempt) sought(why Reason) Reason {
+	switch a.resp.StatusCode {
+	case http.StatusNotFound:
+		return Elsewhere
+	case http.StatusOK:
+		a.c.p.stored.put(a.c.seeking, a.d.Replica.ID)
+	}
+	return why
 }
 
 // keeps notes that the engine has the answer called id, if it may. Call it before
