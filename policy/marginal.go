@@ -12,6 +12,9 @@ type Marginal struct {
 	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
 	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+	// Memory is the price of a second of waiting for KV memory; 0: as if there were
+	// always room, as in the published formula.
+	Memory float64 `yaml:"memory"`
 
 	HostWeight float64 `yaml:"host_cache_hit_weight"` // worth of a token held on host, against one on GPU
 	DiskWeight float64 `yaml:"disk_cache_hit_weight"`
@@ -26,7 +29,7 @@ type Marginal struct {
 }
 
 func defaultMarginal() Marginal {
-	return Marginal{Kappa: 1, Delta: .3, Omega: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
+	return Marginal{Kappa: 1, Delta: .3, Omega: .3, Memory: 1, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
 }
 
 func (m *Marginal) validate() error {
@@ -35,7 +38,7 @@ func (m *Marginal) validate() error {
 		v    float64
 		hi   float64
 	}{
-		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"sigma", m.Sigma, 100},
+		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"sigma", m.Sigma, 100}, {"memory", m.Memory, 100},
 		{"host_cache_hit_weight", m.HostWeight, 1}, {"disk_cache_hit_weight", m.DiskWeight, 1},
 	} {
 		if err := checkRange("policy.marginal."+f.name, f.v, 0, f.hi); err != nil {
@@ -74,15 +77,26 @@ func (c *Coefficients) validate(field string) error {
 // marginal prices each target in the seconds that the request adds to the world
 // if it is served there:
 //
-//	cost = W + p + p*(kappa + sigma*n)                  waiting, own prefill, prefill as a burden to others
-//	     + delta*E*(ckv*T + cd*n)                       own decode, slowed by those there
-//	     + omega*E*n*(ckv*prompt + cd)                  theirs, slowed by this one
+//	cost = W + mu*M + p + p*(kappa + sigma*n)              waiting, own prefill, prefill as a burden to others
+//	     + delta*E*(ckv*T + cd*n)*f                     own decode, slowed by those there
+//	     + omega*E*n*(ckv*prompt + cd)*f                theirs, slowed by this one
 //	p    = u*cp + ca*u*(hit + u/2) + steps*(c0 + ckv*KV + cd*ND)
 //
 // with n requests in flight there and T prompt tokens of theirs, ND and KV of
 // those that decode, E the mean length of answers, W the ledger's virtual clock
-// (kv.Load.Wait). policies.md 8. Costs within 1e-12 s are tied, and ties broken
-// uniformly.
+// (kv.Load.Wait). policies.md 8; M and f, which need mu > 0, are ours. Costs within
+// 1e-12 s are tied, and ties broken uniformly.
+//
+// M is the wait for KV memory. Of the C tokens that the target's cache holds,
+// the blocks of all in flight there and of this request need R, answers included.
+// Those in the batch are spread evenly over their lives of E decode steps, so C
+// tokens come free in that time, and what is missing takes
+//
+//	M = E*(c0 + cd*n + ckv*T) * max(0, R/C - 1)
+//	f = min(1, C/R)                                     only so many decode at a time
+//
+// M is 0 where C isn't known. What is cached and not in flight is no obstacle: it
+// is evicted.
 //
 // The coefficients are learned from first tokens and gaps (calibration.go).
 // While nothing is known of the fleet's speed there is no clock: the tokens owed
@@ -135,6 +149,10 @@ func (p *marginal) price(req *Request, c *Candidate, expect float64) {
 	requests := float64(l.Requests)
 	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
 	wait := l.Wait.Seconds()
+	memory, share := 0., 1.
+	if p.cfg.Memory > 0 {
+		memory, share = k.memoryWait(req, c, expect)
+	}
 	c.Uncached = u
 	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
 	if !p.cal.known() {
@@ -142,11 +160,11 @@ func (p *marginal) price(req *Request, c *Candidate, expect float64) {
 		c.Prefill = 0
 	}
 	c.Terms = [MaxTerms]float64{
-		wait,
+		wait + p.cfg.Memory*memory,
 		own,
 		own * (p.cfg.Kappa + p.cfg.Sigma*requests),
-		p.cfg.Delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
-		p.cfg.Omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
+		share * p.cfg.Delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
+		share * p.cfg.Omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}
 	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
 }

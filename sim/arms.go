@@ -47,7 +47,12 @@ var presets = []preset{
 	{"marginal:known", func(c *policy.Config, p model.Profile) { known(c, p) }},
 	{"marginal:wp", func(c *policy.Config, p model.Profile) {
 		known(c, p)
-		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega = 0, 0, 0
+		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega, c.Marginal.Memory = 0, 0, 0, 0
+	}},
+	// The formula as the reference has it: without the wait for memory.
+	{"marginal:reference", func(c *policy.Config, p model.Profile) {
+		known(c, p)
+		c.Marginal.Memory = 0
 	}},
 	{"marginal:111", func(c *policy.Config, p model.Profile) {
 		known(c, p)

@@ -42,7 +42,7 @@ func demoWorkload(t *testing.T, replicas, users int) *Workload {
 // as the reference's do with a perfect view: same places, same times.
 func TestCoreEqualsTwin(t *testing.T) {
 	pairs := [][2]string{
-		{"round_robin", "ref:round_robin"}, {"least_load", "ref:least_requests"}, {"marginal:known", "ref:marg 1/.3/.3"},
+		{"round_robin", "ref:round_robin"}, {"least_load", "ref:least_requests"}, {"marginal:reference", "ref:marg 1/.3/.3"},
 		{"marginal:wp", "ref:time W+p"}, {"dynamo", "ref:dynamo"}, {"dynamo:prefill8", "ref:dynamo_prefill8"}, {"llmd_precise", "ref:llmd_3_2_2"},
 		{"sglang_cache_aware:library", "ref:sglang_cache_aware"},
 	}

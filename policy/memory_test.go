@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"math"
+	"testing"
+
+	"kvasir/kv"
+)
+
+// Four requests of 1,500 tokens fill a cache of 8,192 with their answers: a fifth
+// waits for memory, and goes where it doesn't though its prefix isn't there.
+func TestMarginalWaitsForMemory(t *testing.T) {
+	cfg := named("marginal")
+	cfg.Marginal.Coefficients = nominal
+	cfg.Marginal.Learn = false
+	cfg.Marginal.Output = 400
+	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32}
+	for k := range 50 {
+		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
+	}
+	full := func() []Candidate {
+		cands := fleet(2)
+		for i := range cands {
+			cands[i].BlockSize, cands[i].Blocks = 32, 256
+		}
+		cands[0].Overlap.GPU = 1568
+		cands[0].Load = kv.Load{Requests: 4, Prompt: 6000, Decode: 6000, DecodeBlocks: 188, NewBlocks: 50}
+		return cands
+	}
+	p := must(t, cfg, lowestIndex)
+	cands := full()
+	if i := p.Pick(req, cands); i != 1 {
+		t.Errorf("goes to %d, which has no room", i)
+	}
+	need := 188*32. + 50*32 + 5*400
+	step := nominal.DecodeStep + 4*nominal.DecodeRequest + 6000*nominal.DecodeToken
+	if got, want := cands[0].Terms[0], 400*step*(need/8192-1); math.Abs(got-want) > 1e-9 {
+		t.Errorf("waits %v s, want %v", got, want)
+	}
+	if got, want := cands[0].Terms[3], .3*400*(4*nominal.DecodeRequest+6000*nominal.DecodeToken)*8192/need; math.Abs(got-want) > 1e-9 {
+		t.Errorf("decode price %v, want %v", got, want)
+	}
+	for _, c := range []struct {
+		why    string
+		change func(c *Candidate)
+	}{
+		{"its size isn't known", func(c *Candidate) { c.Blocks = 0 }},
+		{"its block size isn't known", func(c *Candidate) { c.BlockSize = 0 }},
+		{"it has twice the room", func(c *Candidate) { c.Blocks = 512 }},
+		{"what is held is evictable", func(c *Candidate) { c.Held, c.Load.DecodeBlocks = 256, 40 }},
+		{"they share their prompts with this one", func(c *Candidate) { c.Load.DecodeBlocks, c.Load.NewBlocks = 80, 2 }},
+	} {
+		cands := full()
+		c.change(&cands[0])
+		if i := p.Pick(req, cands); i != 0 || cands[0].Terms[0] != 0 {
+			t.Errorf("%s: goes to %d, waits %v s at 0", c.why, i, cands[0].Terms[0])
+		}
+	}
+	// Pages of one token, whose blocks are of 16 for the ledger; a prompt of which
+	// only the length is known.
+	cands = full()
+	cands[0].BlockSize, cands[0].Blocks = 1, 8192
+	small := *req
+	small.BlockSize = 16
+	cands[0].Load.DecodeBlocks, cands[0].Load.NewBlocks = 376, 100
+	p.Pick(&small, cands)
+	blind := full()
+	unknown := *req
+	unknown.Hashes, unknown.BlockSize = nil, 0
+	blind[0].Load.NewBlocks = 0
+	p.Pick(&unknown, blind)
+	want := 400 * step * (need/8192 - 1)
+	if a, b := cands[0].Terms[0], blind[0].Terms[0]; math.Abs(a-want) > 1e-9 || math.Abs(b-want) > 1e-9 {
+		t.Errorf("waits %v and %v s, want %v", a, b, want)
+	}
+}
