@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/hex"
 	"flag"
 	"math/rand/v2"
 	"syscall"
@@ -67,6 +68,46 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/float64(blocks), "cpu-ns/block")
 		})
 	}
+}
+
+// BenchmarkRecorded decodes what a real vLLM sent: chats, evictions, hybrid groups,
+// adapters, salts, byte hashes.
+func BenchmarkRecorded(b *testing.B) {
+	var streams [][][]byte
+	for _, messages := range recordings(b) {
+		var s [][]byte
+		for _, m := range messages {
+			p, err := hex.DecodeString(m.Payload)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s = append(s, p)
+		}
+		streams = append(streams, s)
+	}
+	decoders := make([]Decoder, len(streams))
+	for i := range decoders {
+		decoders[i] = Decoder{Seed: seed, slow: *inFull}
+	}
+	b.ReportAllocs()
+	messages, blocks := 0, 0
+	cpu := cpuTime()
+	for b.Loop() {
+		for i := range streams {
+			for _, p := range streams[i] {
+				batch, err := decoders[i].Decode(p)
+				if err != nil {
+					b.Fatal(err)
+				}
+				messages++
+				blocks += batch.Blocks
+			}
+			decoders[i].Release()
+		}
+	}
+	used := float64((cpuTime() - cpu).Nanoseconds())
+	b.ReportMetric(used/float64(blocks), "cpu-ns/block")
+	b.ReportMetric(used/float64(messages), "cpu-ns/message")
 }
 
 // cpuTime is the process's: wall time says little on a shared machine.

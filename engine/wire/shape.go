@@ -99,7 +99,7 @@ type shapes struct {
 }
 
 const (
-	maxShapes = 4
+	maxShapes = 8
 	// eagerly is how often shapes are learnt without hesitation; after that an
 	// event in sixteen that fits none, because they may differ in ways that shapes
 	// can't express.
