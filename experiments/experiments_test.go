@@ -64,7 +64,7 @@ func TestKeptRunsArePlayedOnce(t *testing.T) {
 	c := small(t)
 	k := &keeper{dir: t.TempDir()}
 	var said []string
-	say := func(s string) { said = append(said, s) }
+	say := func(_ float64, s string) { said = append(said, s) }
 	first, err := c.play(t.Context(), k, 1, true, say)
 	if err != nil || len(first) != 7 || len(said) != 1 {
 		t.Fatalf("%d runs in %q, %v", len(first), said, err)
@@ -90,7 +90,7 @@ func TestKeptRunsArePlayedOnce(t *testing.T) {
 		t.Errorf("%d kept, %v", len(kept), err)
 	}
 	// In one go it is the same.
-	once, err := c.play(t.Context(), &keeper{}, 3, true, func(string) {})
+	once, err := c.play(t.Context(), &keeper{}, 3, true, func(float64, string) {})
 	if err != nil || len(once) != len(all) {
 		t.Fatalf("%d runs, %v", len(once), err)
 	}
@@ -111,7 +111,7 @@ func TestKeptRunsArePlayedOnce(t *testing.T) {
 func TestInterruptedSeriesKeepsWhatIsDone(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := small(t).play(ctx, &keeper{dir: t.TempDir()}, 1, true, func(string) {}); err != context.Canceled {
+	if _, err := small(t).play(ctx, &keeper{dir: t.TempDir()}, 1, true, func(float64, string) {}); err != context.Canceled {
 		t.Errorf("error %v, want canceled", err)
 	}
 }
@@ -122,13 +122,22 @@ func TestProgress(t *testing.T) {
 	p := newProgress(list, 3, func(c *cell) bool { return c.key != "kept" })
 	now := p.began
 	p.now = func() time.Time { return now }
-	if got, want := p.line("a"), "[0 of 2 cells, 0s] a"; got != want {
+	if got, want := p.line(&list[0], 0, "a"), "[0 of 2 cells, 0s] a"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	now = now.Add(10 * time.Second)
 	p.over(&list[2])
 	p.over(&list[0])
-	if got, want := p.line("b"), "[1 of 2 cells, 10s, about 30s left] b"; got != want {
+	if got, want := p.line(&list[1], 0, "b"), "[1 of 2 cells, 10s, about 30s left] b"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestProgressInACell(t *testing.T) {
+	list := []cell{{key: "a", arms: []string{"x"}, seeds: 1, replicas: 8}}
+	p := newProgress(list, 3, func(*cell) bool { return true })
+	p.now = func() time.Time { return p.began.Add(10 * time.Second) }
+	if got, want := p.line(&list[0], .25, "a"), "[0 of 1 cells, 10s, about 30s left] a"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -59,7 +59,7 @@ func run(ctx context.Context, all []cell, cells, out, keep, only string, seeds i
 			fmt.Printf("%-28s %-8s %2d policies  %s\n", c.key, c.group, len(c.policies()), c.title)
 			continue
 		}
-		runs, err := c.play(ctx, k, seeds, !kept && match.MatchString(c.key), func(s string) { fmt.Fprintln(os.Stderr, p.line(s)) })
+		runs, err := c.play(ctx, k, seeds, !kept && match.MatchString(c.key), func(part float64, next string) { fmt.Fprintln(os.Stderr, p.line(c, part, next)) })
 		if err != nil {
 			return err
 		}

@@ -34,12 +34,13 @@ func (p *progress) over(c *cell) {
 	}
 }
 
-// line puts the time and what is left in front of what is being played.
-func (p *progress) line(s string) string {
+// line puts the time and what is left in front of what is played next: of c, a part
+// is done.
+func (p *progress) line(c *cell, part float64, next string) string {
 	spent := p.now().Sub(p.began)
 	left := ""
-	if p.ended > 0 {
-		left = fmt.Sprintf(", about %v left", (time.Duration(float64(spent) * (p.total - p.ended) / p.ended)).Round(time.Second))
+	if done := p.ended + part*p.weight[c]; done > 0 && spent > 0 {
+		left = fmt.Sprintf(", about %v left", (time.Duration(float64(spent) * (p.total - done) / done)).Round(time.Second))
 	}
-	return fmt.Sprintf("[%d of %d cells, %v%s] %s", p.n, p.cells, spent.Round(time.Second), left, s)
+	return fmt.Sprintf("[%d of %d cells, %v%s] %s", p.n, p.cells, spent.Round(time.Second), left, next)
 }

@@ -110,14 +110,20 @@ func (c *cell) weight(seeds int) float64 {
 	case c.group == rollouts:
 		requests = 2560
 	}
-	// A part of the policies draw ties, and are played with every seed; more targets
-	// cost more per decision.
-	return requests * float64(len(c.policies())) * (1 + .5*float64(min(seeds, c.seeds)-1)) * (.6 + float64(c.replicas)/20)
+	// More targets cost more per decision.
+	return requests * c.expected(seeds) * (.6 + float64(c.replicas)/20)
 }
 
-// play runs what is missing of the cell, up to seeds; with play false it only
-// returns what is kept.
-func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say func(string)) ([]sim.Result, error) {
+// expected is roughly how many runs the cell will have.
+//
+// A part of the policies draw ties, and are played with every seed.
+func (c *cell) expected(seeds int) float64 {
+	return float64(len(c.policies())) * (1 + .5*float64(min(seeds, c.seeds)-1))
+}
+
+// play runs what is missing of the cell, up to seeds; with missing false it only
+// returns what is kept. say hears what share of the cell is done and what comes next.
+func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say func(part float64, next string)) ([]sim.Result, error) {
 	if err := k.open(c); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.key, err)
 	}
@@ -139,7 +145,7 @@ func (c *cell) play(ctx context.Context, k *keeper, seeds int, missing bool, say
 		}
 		for len(todo) > 0 { // a few at a time, so that little is lost by an interruption
 			n := min(8, len(todo))
-			say(fmt.Sprintf("%s, seed %d: %d policies", c.key, seed, len(todo)))
+			say(min(1, float64(len(k.runs))/c.expected(seeds)), fmt.Sprintf("%s, seed %d: %d policies", c.key, seed, len(todo)))
 			rep, err := sim.Run(ctx, sim.Config{Workload: w, Policies: todo[:n], Replicas: c.replicas, Profile: c.profile, KVTokens: c.kv, Seeds: []uint64{seed},
 				Faults: c.faults, Hints: c.hints, Curves: c.curves && seed == 1})
 			if err != nil {
