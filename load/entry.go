@@ -31,8 +31,9 @@ type entry struct {
 	booked                     time.Duration
 	order                      uint64 // of admission
 	admitted, firstAt, touched int64
-	drained                    int64 // when its prefill should be over
-	decoding, context          int   // on the target when admitted
+	drained                    int64  // when its prefill should be over
+	decoding, context          int    // on the target when admitted
+	asked                      uint64 // the account's, this request included
 
 	// The account's integrals and count at the first token.
 	requestTime, tokenTime float64
@@ -68,6 +69,7 @@ type account struct {
 	drained                         int64 // when the booked prefills will have been computed
 	since                           int64 // when the integrals were last advanced
 	requestTime, tokenTime          float64
+	asked                           uint64        // uncached tokens of all admissions so far
 	firsts                          uint64        // first tokens so far
 	past                            time.Duration // the prefills booked for those
 }

@@ -66,6 +66,8 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 	acc.prefilling++
 	acc.prompt += e.prompt
 	acc.prefill += e.uncached
+	acc.asked += uint64(e.uncached)
+	e.asked = acc.asked
 	acc.booked += e.booked
 	acc.drained = max(acc.drained, at) + int64(e.booked)
 	e.drained = acc.drained
@@ -104,7 +106,7 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
 	}
 	return First{
 		Target: e.target, Prompt: e.prompt, Uncached: e.uncached, Booked: e.booked,
-		Latency: time.Duration(max(at-e.admitted, 0)), Alone: e.alone,
+		Latency: time.Duration(max(at-e.admitted, 0)), Alone: e.alone, Joined: int(l.targets[e.target].asked - e.asked),
 		Decoding: e.decoding, DecodeTokens: e.context,
 	}, true
 }

@@ -143,6 +143,30 @@ func TestClock(t *testing.T) {
 	wait(100.32, 0)
 }
 
+// What is admitted behind a request before its first token may have been computed
+// with it; what is admitted afterwards, or elsewhere, not.
+func TestJoined(t *testing.T) {
+	l := New(Config{})
+	l.Admit(at(0), &Admission{Prompt: 900, Uncached: 700})
+	x := l.Admit(at(1), &Admission{Target: 1, Prompt: 900, Uncached: 500})
+	y := l.Admit(at(1), &Admission{Target: 1, Prompt: 900, Uncached: 300})
+	z := l.Admit(at(1), &Admission{Target: 1, Prompt: 900, Uncached: 20})
+	l.Admit(at(1), &Admission{Target: 2, Prompt: 900, Uncached: 4000})
+	l.Done(z, at(1.5)) // cancelled: it may have been computed all the same
+	for _, c := range []struct {
+		id   ID
+		want int
+	}{{x, 320}, {y, 20}} {
+		if f, ok := l.FirstToken(c.id, at(2)); !ok || f.Joined != c.want {
+			t.Errorf("%d joined, want %d", f.Joined, c.want)
+		}
+	}
+	w := l.Admit(at(3), &Admission{Target: 1, Prompt: 10, Uncached: 10})
+	if f, ok := l.FirstToken(w, at(4)); !ok || f.Joined != 0 || !f.Alone {
+		t.Errorf("nobody behind it: %+v", f)
+	}
+}
+
 // An answer that comes whole shows no first token: its prefill is over when it
 // should be, or when someone behind it in the queue has begun.
 func TestSilent(t *testing.T) {

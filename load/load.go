@@ -68,6 +68,9 @@ type First struct {
 	// Alone: no other prefill was owed when it was admitted, so Latency is its
 	// own prefill and not someone else's.
 	Alone bool
+	// Joined is the uncached tokens of those admitted since. Engines may have
+	// computed them in the same steps, and then Latency is theirs too.
+	Joined int
 	// What was decoding on the target when it was admitted.
 	Decoding     int // requests
 	DecodeTokens int // their prompt tokens and output so far

@@ -37,7 +37,7 @@ type fit struct {
 
 const (
 	memory       = 0.999
-	ridge        = 10.0 // worth as many samples as this
+	ridge        = 3.0 // worth as many samples as this
 	bound        = 4.0
 	minSamples   = 50 // before the samples replace the prior
 	primeSamples = 16 // before they make one

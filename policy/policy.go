@@ -166,6 +166,7 @@ type FirstToken struct {
 	Cached   int           // of those, cached: as the engine reported, else as predicted
 	Latency  time.Duration // from dispatch to the first token, without the network's round trip if known
 	Alone    bool          // no other prefill was owed on the target at dispatch
+	Joined   int           // uncached tokens of requests dispatched there since: it may have computed them in the same steps
 	Decoding int           // requests that were decoding there at dispatch
 	Context  int           // their tokens
 	MaxBatch int           // the engine's tokens per step, 0 if unknown

@@ -416,6 +416,21 @@ type watcher struct {
 func (w *watcher) FirstToken(o *policy.FirstToken) { w.first = append(w.first, *o) }
 func (w *watcher) Done(o *policy.Done)             { w.done = append(w.done, *o) }
 
+// The ledger's word that others came behind a request reaches the policy.
+func TestJoinedIsPassedOn(t *testing.T) {
+	h := newHouse(t, 1, "least_load")
+	w := &watcher{Policy: h.policy}
+	h.observer = w
+	a := h.route(t, h.request(ids(160, 1)), t0)
+	b := h.route(t, h.request(ids(320, 2)), t0)
+	for _, d := range []*Decision{a, b} {
+		d.FirstToken(t0.Add(time.Second))
+	}
+	if len(w.first) != 2 || w.first[0].Joined != 320 || w.first[1].Joined != 0 {
+		t.Errorf("first tokens: %+v, want 320 tokens behind the first one and none behind the second", w.first)
+	}
+}
+
 // What another router has placed is booked here, but the time at which we hear of
 // its first token is no time of the engine's.
 func TestToldIsMarked(t *testing.T) {
