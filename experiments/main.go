@@ -3,7 +3,7 @@
 //
 //	go run ./experiments -cells ../shared/cells -traces ../shared/traces -out docs
 //
-// A whole series takes some 35 minutes of processor time, and says how far it is. With -keep DIR it goes on
+// A whole series takes some 20 minutes of processor time, and says how far it is. With -keep DIR it goes on
 // where it was interrupted. Equal code gives equal files: no wall time is in them.
 package main
 

@@ -110,6 +110,9 @@ func (c *cell) weight(seeds int) float64 {
 	case c.group == rollouts:
 		requests = 2560
 	}
+	if c.group == faulty { // late events are copied
+		requests *= 2
+	}
 	// More targets cost more per decision.
 	return requests * c.expected(seeds) * (.6 + float64(c.replicas)/20)
 }
