@@ -44,6 +44,14 @@ type Config struct {
 	State string `yaml:"state"`
 	// IndexBytes bounds the memory of the index; 0 is its default, 4 GiB.
 	IndexBytes int64 `yaml:"index_bytes"`
+	// IndexSnapshot is a file that keeps what the index believes over a restart; "" for
+	// none. It is written at shutdown, and every IndexSnapshotEvery (0: at shutdown
+	// only). What is read at start counts as "filling" until the engine's replay
+	// service, or its next batch, has shown that it is the same process and that
+	// nothing was missed; else it is forgotten. The file has the seed of the hashes:
+	// keep it private.
+	IndexSnapshot      string        `yaml:"index_snapshot"`
+	IndexSnapshotEvery time.Duration `yaml:"index_snapshot_every"`
 	// Receipts is how many of the latest decisions are kept.
 	Receipts int `yaml:"receipts"`
 }
@@ -111,6 +119,8 @@ func Defaults() Config {
 		Drain:    2 * time.Minute,
 		Poll:     2 * time.Second,
 		Receipts: 2048,
+
+		IndexSnapshotEvery: 5 * time.Minute,
 	}
 }
 
@@ -170,6 +180,12 @@ func (c *Config) Validate() error {
 	}
 	if c.IndexBytes != 0 && c.IndexBytes < 1<<20 {
 		return fmt.Errorf("index_bytes: %d, want 0 (4 GiB) or at least 1048576", c.IndexBytes)
+	}
+	if c.IndexSnapshotEvery != 0 && (c.IndexSnapshotEvery < time.Second || c.IndexSnapshotEvery > 24*time.Hour) {
+		return fmt.Errorf("index_snapshot_every: %v, want 0s (at shutdown only) or 1s to 24h", c.IndexSnapshotEvery)
+	}
+	if c.IndexSnapshot != "" && c.IndexSnapshot == c.State {
+		return fmt.Errorf("index_snapshot: %q is the file of state already", c.IndexSnapshot)
 	}
 	if c.Receipts < 0 || c.Receipts > 1_000_000 {
 		return fmt.Errorf("receipts: %d, want 0 to 1000000", c.Receipts)

@@ -46,9 +46,6 @@ func (r *Router) addEngines() error {
 		if f.index, err = e.Index(); err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
-		for _, t := range row.Targets {
-			r.index.SetTarget(t, f.index)
-		}
 		f.replica, err = engine.New(engine.Config{
 			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
 			Poll: r.cfg.Poll, Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
@@ -140,6 +137,8 @@ func (f *follower) info(i engine.Info) {
 }
 
 func (f *follower) setRanks(n int, at time.Time) {
+	f.r.layout.Lock()
+	defer f.r.layout.Unlock()
 	now, lost, err := f.r.table.SetRanks(f.id, n)
 	if err != nil {
 		f.r.log.Error("ranks", "replica", f.name, "err", err)

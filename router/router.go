@@ -44,6 +44,7 @@ type Router struct {
 	library *library // nil: no tokens are made here
 	seed    kv.Seed
 
+	layout    sync.Mutex // over targets changing hands, and writing whose blocks are whose
 	followers []*follower
 	listener  *engine.Listener // nil: no engine dials us
 	front     *http.Server
@@ -60,10 +61,29 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{cfg: cfg, log: log, version: version, table: new(fleet.Table), seed: kv.Seed(rand.Uint64())}
-	r.index = index.New(index.Config{Seed: r.seed, MaxBytes: cfg.IndexBytes})
 	pol, err := policy.New(cfg.Policy, rand.IntN)
 	if err != nil {
 		return nil, err
+	}
+	h, file, rest := r.openWarm()
+	if h != nil {
+		defer file.Close()
+		r.seed = h.Seed
+	}
+	if err := r.addEngines(); err != nil {
+		return nil, err
+	}
+	var warm []kv.Target
+	if h != nil {
+		r.index, warm = r.loadIndex(h, rest)
+	}
+	if r.index == nil {
+		r.index = index.New(index.Config{Seed: r.seed, MaxBytes: cfg.IndexBytes})
+	}
+	for _, f := range r.followers {
+		for _, t := range f.row().Targets {
+			r.index.SetTarget(t, f.index)
+		}
 	}
 	need := policy.Needs(cfg.Policy)
 	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
@@ -71,8 +91,8 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
 		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},
 	})
-	if err := r.addEngines(); err != nil {
-		return nil, err
+	for _, t := range warm {
+		r.sched.SetTrust(t, kv.Filling, "loaded from a snapshot, not confirmed by the engine yet", time.Now())
 	}
 	transport := proxy.Transport(cfg.Proxy)
 	r.remote = token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
@@ -126,6 +146,9 @@ func (r *Router) Start(ctx context.Context) (err error) {
 	}
 	r.restore()
 	r.running.Go(func() { r.tick(ctx) })
+	if r.cfg.IndexSnapshot != "" && r.cfg.IndexSnapshotEvery > 0 {
+		r.running.Go(func() { r.keepIndexEvery(ctx) })
+	}
 	r.front = &http.Server{Handler: r.proxy, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 10 * time.Minute, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug)}
 	r.running.Go(func() { r.serve("front door", r.front, r.frontLn) })
 	if r.adminLn != nil {
@@ -229,7 +252,8 @@ func (r *Router) Drain(ctx context.Context) error {
 }
 
 // Close ends the listeners and waits until every goroutine has ended. The context
-// given to Start must have ended, or Close waits for ever.
+// given to Start must have ended, or Close waits for ever. At last it keeps what
+// the index believes, if that is configured.
 func (r *Router) Close() {
 	if r.front != nil {
 		r.front.Close()
@@ -243,6 +267,9 @@ func (r *Router) Close() {
 	r.running.Wait()
 	if r.library != nil {
 		r.library.running.Wait()
+	}
+	if r.frontLn != nil { // was started
+		r.keepIndex()
 	}
 	r.log.Info("stopped")
 }

@@ -2,6 +2,7 @@ package seq
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -23,18 +24,24 @@ type Mark struct {
 // because nothing was published, or something was lost.
 func (m *Machine) Mark() (Mark, bool) {
 	t := &m.trust
-	if !m.started || m.next == 0 || m.lastTime == 0 || t.guessed || t.lossy || t.base != kv.Exact && t.base != kv.Filling {
+	if !m.started || m.next == 0 || !isTime(m.lastTime) || t.guessed || t.lossy || t.base != kv.Exact && t.base != kv.Filling {
 		return Mark{}, false
 	}
-	return Mark{Next: m.next, Time: m.lastTime, Process: m.process, Exact: t.base == kv.Exact, Why: t.why}, true
+	k := Mark{Next: m.next, Time: m.lastTime, Exact: t.base == kv.Exact, Why: t.why}
+	if isTime(m.process) {
+		k.Process = m.process
+	}
+	return k, true
 }
+
+func isTime(t float64) bool { return t > 0 && !math.IsInf(t, 1) }
 
 // Resume makes a new Machine go on where another stood, with what that one's sink
 // held. Until the publisher has shown that it is the same process, and that
 // nothing was missed in between that can't be had, the trust is filling; if it
 // can't be shown, everything is forgotten. Call it before Opened.
 func (m *Machine) Resume(k Mark) {
-	if k.Next == 0 || k.Time == 0 {
+	if k.Next == 0 || !isTime(k.Time) {
 		return
 	}
 	m.started, m.next, m.lastTime, m.process = true, k.Next, k.Time, k.Process

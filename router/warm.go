@@ -1,0 +1,331 @@
+package router
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"kvasir/engine"
+	"kvasir/fleet"
+	"kvasir/index"
+	"kvasir/kv"
+)
+
+// A file of Config.IndexSnapshot is a magic number, the length of a JSON text
+// (4 bytes, little endian) and its CRC-32C (likewise), the text, which is a
+// warm, and the index's own snapshot. The text has the hash seed, so the file is
+// readable to its owner only.
+const (
+	warmMagic   = "kvasirws"
+	warmVersion = 1
+	maxWarmText = 64 << 20
+)
+
+// A warm says whose the blocks of the snapshot are, and where the engines' event
+// streams stood when it was written.
+type warm struct {
+	Version int          `json:"version"`
+	Written time.Time    `json:"written"`
+	Seed    kv.Seed      `json:"seed,string"` // of all hashes
+	Engines []warmEngine `json:"engines"`
+}
+
+// A warmEngine is one replica. It is known again by its URL, its ranks by their
+// order, its process by what the marks say of its streams.
+type warmEngine struct {
+	URL       string              `json:"url"`
+	BlockSize int                 `json:"block_size"` // as its events say; 0: they haven't
+	Ranks     []warmRank          `json:"ranks"`
+	Marks     []engine.StreamMark `json:"streams"`
+}
+
+type warmRank struct {
+	Target  kv.Target          `json:"target"` // in the snapshot
+	Blocks  [kv.NumTiers]int64 `json:"blocks"` // of the snapshot, if it holds all that was known
+	Waiting bool               `json:"waiting,omitempty"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// keepIndex writes what the index believes, and where the streams stand, in one
+// step: a file that is there is whole. Engines' events wait meanwhile in their
+// rings; requests don't wait.
+func (r *Router) keepIndex() {
+	if r.cfg.IndexSnapshot == "" {
+		return
+	}
+	began := time.Now()
+	size, err := writeWhole(r.cfg.IndexSnapshot, r.writeIndex)
+	if err != nil {
+		r.log.Warn("what the index believes can't be kept", "file", r.cfg.IndexSnapshot, "err", err)
+		return
+	}
+	r.log.Info("kept what the index believes", "file", r.cfg.IndexSnapshot, "bytes", size, "took", time.Since(began).Round(time.Millisecond))
+}
+
+// keepIndexEvery does so again and again, for a router that is killed.
+func (r *Router) keepIndexEvery(ctx context.Context) {
+	t := time.NewTicker(r.cfg.IndexSnapshotEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			r.keepIndex()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writeWhole replaces the file called name by what write writes, or leaves it.
+func writeWhole(name string, write func(io.Writer) error) (size int64, err error) {
+	tmp := name + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err != nil {
+		os.Remove(tmp)
+	}
+	return size, err
+}
+
+func (r *Router) writeIndex(w io.Writer) error {
+	r.layout.Lock() // no target changes hands meanwhile
+	defer r.layout.Unlock()
+	h := warm{Version: warmVersion, Written: time.Now(), Seed: r.seed}
+	for _, f := range r.followers {
+		marks, release := f.replica.Hold()
+		defer release()
+		row := f.row()
+		e := warmEngine{URL: row.URL, BlockSize: int(f.blockSize.Load()), Marks: marks}
+		for _, t := range row.Targets {
+			s := r.index.TargetStats(t)
+			e.Ranks = append(e.Ranks, warmRank{Target: t, Blocks: s.Blocks, Waiting: s.Orphans > 0})
+		}
+		h.Engines = append(h.Engines, e)
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, warmMagic); err != nil {
+		return err
+	}
+	if err := writeText(w, text); err != nil {
+		return err
+	}
+	return r.index.Snapshot(w)
+}
+
+func writeText(w io.Writer, text []byte) error {
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
+	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
+	_, err := w.Write(append(head, text...))
+	return err
+}
+
+// readWarm reads what stands before the index.
+func readWarm(in io.Reader) (h warm, err error) {
+	var head [len(warmMagic) + 8]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil || string(head[:len(warmMagic)]) != warmMagic {
+		return h, fmt.Errorf("not a snapshot of a router: begins with %q, want %q", head[:len(warmMagic)], warmMagic)
+	}
+	n := binary.LittleEndian.Uint32(head[len(warmMagic):])
+	if n > maxWarmText {
+		return h, fmt.Errorf("a text of %d bytes: want at most %d", n, maxWarmText)
+	}
+	text, err := io.ReadAll(io.LimitReader(in, int64(n)))
+	switch {
+	case err != nil:
+		return h, err
+	case len(text) < int(n):
+		return h, fmt.Errorf("ends after %d of %d bytes of text", len(text), n)
+	case crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(head[len(warmMagic)+4:]):
+		return h, errors.New("the text's checksum doesn't fit")
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return h, err
+	}
+	if h.Version != warmVersion {
+		return h, fmt.Errorf("version %d: this program reads version %d", h.Version, warmVersion)
+	}
+	for _, e := range h.Engines {
+		if err := e.check(); err != nil {
+			return h, fmt.Errorf("engine %q: %w", e.URL, err)
+		}
+	}
+	return h, nil
+}
+
+func (e *warmEngine) check() error {
+	if len(e.Ranks) < 1 || len(e.Ranks) > kv.MaxTargets {
+		return fmt.Errorf("%d ranks: want 1 to %d", len(e.Ranks), kv.MaxTargets)
+	}
+	if e.BlockSize < 0 || e.BlockSize > 1<<20 {
+		return fmt.Errorf("block size %d: want 0 to %d", e.BlockSize, 1<<20)
+	}
+	for _, k := range e.Marks {
+		if len(k.Ranks) == 0 || len(k.Ranks) != len(k.Spoken) {
+			return fmt.Errorf("stream %d: %d ranks that the engine calls %v", k.Source.Rank, len(k.Ranks), k.Spoken)
+		}
+		for _, n := range k.Ranks {
+			if n < 0 || n >= len(e.Ranks) {
+				return fmt.Errorf("stream %d: rank %d: want 0 to %d", k.Source.Rank, n, len(e.Ranks)-1)
+			}
+		}
+	}
+	return nil
+}
+
+// openWarm reads the file that an earlier run has left, up to the index. nil: there
+// is none that can be used. The caller closes what it returns.
+func (r *Router) openWarm() (*warm, *os.File, io.Reader) {
+	if r.cfg.IndexSnapshot == "" {
+		return nil, nil, nil
+	}
+	file, err := os.Open(r.cfg.IndexSnapshot)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	var h warm
+	var in io.Reader
+	if err == nil {
+		in = bufio.NewReaderSize(file, 1<<16)
+		h, err = readWarm(in)
+	}
+	if err != nil {
+		r.coldStart(err)
+		if file != nil {
+			file.Close()
+		}
+		return nil, nil, nil
+	}
+	return &h, file, in
+}
+
+func (r *Router) coldStart(err error) {
+	r.log.Warn("the index starts empty", "file", r.cfg.IndexSnapshot, "err", err)
+}
+
+// loadIndex loads what stands behind h, and hands the marks to the followers,
+// which are in the table already. It returns the index, nil if it can't be used, and
+// the targets of which it knows something.
+func (r *Router) loadIndex(h *warm, in io.Reader) (*index.Index, []kv.Target) {
+	as := r.renumber(h)
+	began := time.Now()
+	ix, err := index.LoadAs(in, index.Config{Seed: r.seed, MaxBytes: r.cfg.IndexBytes}, func(t kv.Target) kv.Target {
+		if int(t) < len(as) {
+			return as[t]
+		}
+		return kv.NoTarget
+	})
+	if err != nil {
+		r.coldStart(err)
+		return nil, nil
+	}
+	var targets []kv.Target
+	keep := map[kv.Target]bool{}
+	for _, e := range h.Engines {
+		f := r.followerOf(e.URL)
+		if f == nil {
+			continue
+		}
+		for i := range e.Marks {
+			for _, n := range e.Marks[i].Ranks {
+				t := f.target(n)
+				if t == kv.NoTarget {
+					continue
+				}
+				keep[t] = true
+				if s := ix.TargetStats(t); s.Blocks != e.Ranks[n].Blocks || e.Ranks[n].Waiting {
+					e.Marks[i].Seq.Exact, e.Marks[i].Seq.Why = false, "loaded from a snapshot that had not all of it"
+				}
+			}
+		}
+		f.replica.Resume(e.Marks)
+		if e.BlockSize > 0 {
+			f.blockSize.Store(int32(e.BlockSize))
+			r.table.Update(f.id, func(x *fleet.Replica) { x.BlockSize = e.BlockSize })
+		}
+	}
+	for t := range kv.Target(kv.MaxTargets) {
+		if !keep[t] {
+			ix.Forget(t)
+			continue
+		}
+		targets = append(targets, t)
+	}
+	r.log.Info("the index goes on from what the last run believed, where the engines confirm it", "file", r.cfg.IndexSnapshot,
+		"written", h.Written, "engines", len(h.Engines), "targets", len(keep), "blocks", ix.Stats().Blocks, "took", time.Since(began).Round(time.Millisecond))
+	return ix, targets
+}
+
+// renumber gives each replica the ranks that it had, and returns the target that
+// each one of the snapshot is now. Targets of replicas that aren't configured any
+// more get numbers that nobody has.
+func (r *Router) renumber(h *warm) []kv.Target {
+	as := make([]kv.Target, kv.MaxTargets)
+	var taken [kv.MaxTargets]bool
+	for t := range as {
+		as[t] = kv.NoTarget
+	}
+	for _, e := range h.Engines {
+		f := r.followerOf(e.URL)
+		if f == nil {
+			continue
+		}
+		now, _, err := r.table.SetRanks(f.id, len(e.Ranks))
+		if err != nil {
+			r.log.Warn("ranks", "replica", f.name, "err", err)
+			continue
+		}
+		for n, k := range e.Ranks {
+			if k.Target < kv.MaxTargets && as[k.Target] == kv.NoTarget {
+				as[k.Target] = now[n]
+				taken[now[n]] = true
+			}
+		}
+	}
+	free := kv.Target(kv.MaxTargets - 1)
+	for t := range as {
+		if as[t] != kv.NoTarget {
+			continue
+		}
+		for taken[free] {
+			free--
+		}
+		as[t], taken[free] = free, true
+	}
+	return as
+}
+
+func (r *Router) followerOf(url string) *follower {
+	for _, f := range r.followers {
+		if f.row().URL == url {
+			return f
+		}
+	}
+	return nil
+}
