@@ -131,6 +131,7 @@ func isMap(c byte) bool   { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 func isStr(c byte) bool   { return c&0xe0 == 0xa0 || (c >= 0xd9 && c <= 0xdb) }
 func isBin(c byte) bool   { return c >= 0xc4 && c <= 0xc6 }
 func isInt(c byte) bool   { return c < 0x80 || c >= 0xe0 || (c >= 0xcc && c <= 0xd3) }
+func is64(c byte) bool    { return c == 0xcf || c == 0xd3 } // an int of 8 bytes
 
 // bytes consumes a str or a bin; the result aliases the payload.
 func (r *reader) bytes() ([]byte, bool) {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/bits"
 
 	"kvasir/kv"
@@ -69,7 +70,7 @@ func (sh *shape) match(d *Decoder, r *reader, f *fields, m marks) bool {
 	f.marks = m
 	for i := range sh.steps {
 		h := &sh.steps[i]
-		if !r.literal(sh.lit[h.from:h.to]) || !d.field(r, f, h.id) || f.bad != fOther {
+		if !r.literal(sh.lit[h.from:h.to]) || !d.hole(r, f, h.id) {
 			r.i, r.short = start, false
 			return false
 		}
@@ -79,6 +80,23 @@ func (sh *shape) match(d *Decoder, r *reader, f *fields, m marks) bool {
 		return false
 	}
 	return true
+}
+
+// hole reads a field. The usual forms of what every event has are quick.
+func (d *Decoder) hole(r *reader, f *fields, id field) bool {
+	b := r.b[r.i:]
+	switch {
+	case id == fParent && len(b) >= 9 && is64(b[0]):
+		f.hasParent, f.parent = true, kv.Handle(binary.BigEndian.Uint64(b[1:]))
+		r.i += 9
+		return true
+	case id == fHashes && len(b) >= 10 && b[0] == 0x91 && is64(b[1]): // one hash
+		d.s.handles = append(d.s.handles, kv.Handle(binary.BigEndian.Uint64(b[2:])))
+		f.hashAt, f.hashEnd = r.i+1, r.i+10
+		r.i += 10
+		return true
+	}
+	return d.field(r, f, id) && f.bad == fOther
 }
 
 // literal consumes p if it comes next.

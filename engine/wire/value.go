@@ -48,7 +48,7 @@ func readHandles(r *reader, dst []kv.Handle) ([]kv.Handle, bool) {
 		return dst, false
 	}
 	k := 0
-	for b := r.b; k < n && len(b)-r.i >= 9 && (b[r.i] == 0xcf || b[r.i] == 0xd3); k++ {
+	for b := r.b; k < n && len(b)-r.i >= 9 && is64(b[r.i]); k++ {
 		dst = append(dst, kv.Handle(binary.BigEndian.Uint64(b[r.i+1:])))
 		r.i += 9
 	}
