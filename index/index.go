@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"kvasir/kv"
 )
@@ -85,7 +86,7 @@ func New(c Config) *Index {
 	}
 	for t := range ix.targets {
 		ix.targets[t].id = kv.Target(t)
-		ix.targets[t].cfg = ix.cfg.Target
+		ix.targets[t].set(ix.cfg.Target)
 	}
 	var shards atomic.Uint32
 	ix.works.New = func() any { return &work{} }
@@ -104,7 +105,7 @@ func (ix *Index) SetTarget(id kv.Target, c TargetConfig) {
 	defer t.busy.Unlock()
 	ix.lock()
 	defer ix.mu.Unlock()
-	t.cfg = c
+	t.set(c)
 	for _, l := range t.lanes {
 		l.limit()
 	}
@@ -112,36 +113,26 @@ func (ix *Index) SetTarget(id kv.Target, c TargetConfig) {
 
 // Apply takes one event in. It keeps nothing of ev.
 func (ix *Index) Apply(ev *kv.Event) (r Result) {
-	n := len(ev.Handles)
-	if ev.Source == kv.Dispatch {
-		n = len(ev.Hashes)
-	}
 	if ev.Target >= kv.MaxTargets || ev.Tier >= kv.NumTiers || ev.Kind > kv.Cleared || ev.Source > kv.Dispatch {
-		r.skip(BadTarget, n)
-		ix.lock()
-		ix.totals.add(&r)
-		ix.mu.Unlock()
-		return r
+		return ix.refuse(ev)
 	}
 	t := ix.target(ev.Target)
 	if ev.Source == kv.Dispatch {
-		ix.lock()
-		defer ix.mu.Unlock()
-		ix.dispatch(t, ev, &r)
-		ix.tidy()
-		ix.totals.add(&r)
-		return r
+		return ix.dispatch(t, ev)
 	}
 	t.busy.Lock()
 	defer t.busy.Unlock()
-	w := ix.works.Get().(*work)
+	w := ix.workOf(t, len(ev.Handles))
 	w.tag(ix, ev.Handles)
+	ix.expect(t, ev.Group, w.tags)
 	w.twice = ev.Kind == kv.Stored && ev.Attention == kv.Dense && w.duplicate(ev)
 	ix.lock()
 	defer ix.mu.Unlock()
 	t.work = w
 	t.events++
-	ix.expire(t, &r)
+	if t.expires {
+		ix.expire(t, &r)
+	}
 	switch ev.Kind {
 	case kv.Stored:
 		ix.stored(t, ev, &r)
@@ -153,8 +144,55 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 	ix.tidy()
 	ix.totals.add(&r)
 	t.work = nil
-	ix.works.Put(w)
+	if w != t.small {
+		ix.works.Put(w)
+	} else if cap(w.tags) > 4*maxAhead {
+		t.small = nil // an orphan that joined was long
+	}
 	return r
+}
+
+// refuse counts an event that makes no sense.
+func (ix *Index) refuse(ev *kv.Event) (r Result) {
+	n := len(ev.Handles)
+	if ev.Source == kv.Dispatch {
+		n = len(ev.Hashes)
+	}
+	r.skip(BadTarget, n)
+	ix.lock()
+	defer ix.mu.Unlock()
+	ix.totals.add(&r)
+	return r
+}
+
+// workOf returns scratch memory for an event of n handles: a little that t has for
+// itself, or as much as it takes. busy is held.
+func (ix *Index) workOf(t *target, n int) *work {
+	if n > maxAhead {
+		return ix.works.Get().(*work)
+	}
+	if t.small == nil {
+		t.small = &work{}
+	}
+	return t.small
+}
+
+// expect prefetches what a short event is about to need, while it waits for its
+// turn. busy is held.
+func (ix *Index) expect(t *target, group uint16, tags []uint32) {
+	l := t.lane(group)
+	if l == nil || len(tags) > 16 {
+		return
+	}
+	for _, tag := range tags {
+		l.names.prefetch(tag)
+	}
+	if r := l.tail.row(); r != 0 {
+		if s, m := ix.rows.peek(r); s != nil {
+			prefetch4(unsafe.Pointer(m.row), unsafe.Pointer(m.rowOwn),
+				unsafe.Pointer(&s.handle[l.tail%slabSlots]), unsafe.Pointer(&s.hash[l.tail%slabSlots]))
+		}
+	}
 }
 
 // lock takes mu, and lets a long event know that somebody waits.

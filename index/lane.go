@@ -21,6 +21,9 @@ type target struct {
 	events int     // of the engine
 	view   atomic.Pointer[laneView]
 	work   *work // of the engine's event under way
+	small  *work // for short events
+
+	expires bool // cfg limits a tier by events
 
 	orphans     orphanList
 	orphanUnits int
@@ -86,6 +89,14 @@ func (v laneInfo) window() int32  { return int32(v >> 32) }
 
 // target returns the state of t, making it if need be.
 func (ix *Index) target(t kv.Target) *target { return &ix.targets[t] }
+
+// set says how the events of t are read.
+func (t *target) set(c TargetConfig) {
+	t.cfg, t.expires = c, false
+	for _, lim := range c.Tiers {
+		t.expires = t.expires || lim.Events > 0
+	}
+}
 
 func (t *target) lane(group uint16) *lane {
 	for _, l := range t.lanes {

@@ -7,7 +7,16 @@ import "kvasir/kv"
 // predicted lane: counted, since several requests may share them, and no facts.
 
 // dispatch adds or takes back the predictions of one request.
-func (ix *Index) dispatch(t *target, ev *kv.Event, r *Result) {
+func (ix *Index) dispatch(t *target, ev *kv.Event) (r Result) {
+	ix.lock()
+	defer ix.mu.Unlock()
+	ix.dispatched(t, ev, &r)
+	ix.tidy()
+	ix.totals.add(&r)
+	return r
+}
+
+func (ix *Index) dispatched(t *target, ev *kv.Event, r *Result) {
 	switch ev.Kind {
 	case kv.Stored:
 		if !ix.makeRoom(t, len(ev.Hashes), 0, nil) {

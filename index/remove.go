@@ -224,7 +224,8 @@ func (ix *Index) Forget(id kv.Target) {
 	if t.pred != nil {
 		gone = append(gone, t.pred)
 	}
-	t.lanes, t.pred, t.events, t.cfg = nil, nil, 0, ix.cfg.Target
+	t.lanes, t.pred, t.events = nil, nil, 0
+	t.set(ix.cfg.Target)
 	t.view.Store(&laneView{pred: noLane})
 	for _, l := range gone {
 		ix.info[l.id].Store(0)

@@ -130,6 +130,7 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 	hs := w.hashes
 	for from := 0; from < len(hs); from += ix.ahead {
 		to := min(from+ix.ahead, len(hs))
+		ix.approachHeads(prev, hs[from:to])
 		ix.freeNames(u, hs, from, to, r)
 		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
 			(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
@@ -185,6 +186,18 @@ func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool,
 		i += n
 	}
 	return prev
+}
+
+// approachHeads prefetches where the heads of new rows will go that begin with a
+// block of hs, which come after prev.
+func (ix *Index) approachHeads(prev slot, hs []kv.Hash) {
+	i := 0
+	if at := ix.place(prev); at != 0 {
+		i = rowSlots - at.pos()
+	}
+	for ; i < len(hs); i += rowSlots {
+		ix.heads.prefetch(tagOf(uint64(hs[i])))
+	}
 }
 
 // freeNames forgets blocks whose names blocks from to to-1 of the run take over.
@@ -283,7 +296,7 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 		}
 	}
 	l.near(s.row())
-	l.recount(0, u.plane(i), n)
+	l.count[u.tier] += int64(n)
 	r.Stored += int32(n)
 	if !plain {
 		for k := range n {
@@ -315,7 +328,7 @@ func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
 	ix.sets.release(old, n, &ix.epochs)
 	m.used.Store(usedMatched) // by another target
 	l.near(s.row())
-	l.recount(0, planeOf(u.tier, false), n)
+	l.count[u.tier] += int64(n)
 	r.Stored += int32(n)
 	return true
 }

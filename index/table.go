@@ -3,6 +3,7 @@ package index
 import (
 	"math/bits"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A table finds 32-bit references by a well-mixed 64-bit key, of which it keeps
@@ -167,6 +168,9 @@ func (b *bucket) pass(by int, shared bool) {
 		put(&b[7], 0xff, 56, n+uint64(by), shared)
 	}
 }
+
+// prefetch asks for the bucket of tag. It may be called beside the writer.
+func (t *table) prefetch(tag uint32) { prefetch(unsafe.Pointer(t.segment(tag).bucket(tag))) }
 
 // touch loads the buckets of tags that are about to be looked up, so that their
 // cache misses overlap. It returns something that depends on them.

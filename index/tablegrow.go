@@ -49,16 +49,24 @@ func (m *segments) drop(s *segment, shared bool) {
 
 // init makes t an empty table. One that isn't shared starts small.
 func (t *table) init(m *segments, shared bool) {
-	*t = table{shared: shared, memory: m, segs: 1}
-	buckets := smallest
+	t.shared, t.memory = shared, m
 	if shared {
-		buckets = segBuckets
+		t.start(segBuckets)
+	} else {
+		t.start(smallest)
 	}
-	t.setDir(make([]atomic.Pointer[segment], 1))
-	(*t.dir.Load())[0].Store(m.take(buckets, 0))
 }
 
-// forget gives the memory of t back. It isn't used any more before the next init.
+// start begins a table of one segment.
+func (t *table) start(buckets int) {
+	d := make([]atomic.Pointer[segment], 1)
+	d[0].Store(t.memory.take(buckets, 0))
+	t.bits, t.segs, t.n = 0, 1, 0
+	t.memory.bytes += 8
+	t.dir.Store(&d)
+}
+
+// forget gives the memory of t back. It isn't used any more before it starts anew.
 func (t *table) forget() {
 	var last *segment
 	for i := range *t.dir.Load() {
@@ -68,16 +76,6 @@ func (t *table) forget() {
 		}
 	}
 	t.memory.bytes -= 8 << t.bits
-	t.n, t.segs = 0, 0
-}
-
-// setDir publishes a directory.
-func (t *table) setDir(d []atomic.Pointer[segment]) {
-	if old := t.dir.Load(); old != nil {
-		t.memory.bytes -= int64(8 * len(*old))
-	}
-	t.memory.bytes += int64(8 * len(d))
-	t.dir.Store(&d)
 }
 
 // grow makes room in s, the segment of tag: a small one gets twice as many
@@ -103,7 +101,8 @@ func (t *table) split(s *segment, tag uint32) {
 			double[i].Store(d[i/2].Load())
 		}
 		t.bits++
-		t.setDir(double)
+		t.memory.bytes += int64(8 * len(d))
+		t.dir.Store(&double)
 	}
 	to, bit := t.memory.take(segBuckets, s.depth+1), keyBits-s.depth-1
 	t.segs++
@@ -173,9 +172,8 @@ func (s *segment) spread(to *segment) {
 // empty, and gives up the memory of a table that is wholly empty.
 func (t *table) shrink(s *segment, tag uint32) {
 	if t.n == 0 && (t.segs > 1 || len(s.e) > smallest) {
-		m := t.memory
 		t.forget()
-		t.init(m, false)
+		t.start(smallest)
 		return
 	}
 	if s.n > fewInSegment || s.depth == 0 {

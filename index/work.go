@@ -35,6 +35,9 @@ func (w *work) tag(ix *Index, hs []kv.Handle) {
 // duplicate says that a handle occurs twice in ev, or is its own parent. Tags
 // decide; only where two are equal, handles are compared.
 func (w *work) duplicate(ev *kv.Event) bool {
+	if len(ev.Handles) == 1 {
+		return !ev.Root && ev.Handles[0] == ev.Parent
+	}
 	if len(ev.Handles) > 8 {
 		twice := false
 		w.tagged.reset(len(w.tags))

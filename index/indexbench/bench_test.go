@@ -67,3 +67,30 @@ func BenchmarkStoreRemove(b *testing.B) {
 	b.ReportMetric(float64(removes[b.N/10].Nanoseconds())/float64(len(store.Handles)), "p10-remove-ns/block")
 	b.ReportMetric(float64(stores[b.N/10].Nanoseconds())/float64(len(store.Handles)), "p10-store-ns/block")
 }
+
+// BenchmarkStoreOne stores the unshared blocks of a sequence one by one, as an
+// engine announces what it decodes; the time is for an event of one block.
+func BenchmarkStoreOne(b *testing.B) {
+	ix, f := filled(b)
+	all, at := f.events[0], small.Blocks*2/5
+	remove := kv.Event{Kind: kv.Removed, Target: all.Target, Handles: slices.Clone(all.Handles[at:])}
+	slices.Reverse(remove.Handles)
+	var one []kv.Event
+	for i := at; i < small.Blocks; i++ {
+		ev := all
+		ev.Root, ev.Parent, ev.Handles, ev.Tokens = false, all.Handles[i-1], all.Handles[i:i+1], all.Tokens[i*blockSize:(i+1)*blockSize]
+		one = append(one, ev)
+	}
+	b.ResetTimer()
+	var stores []time.Duration
+	for range b.N {
+		ix.Apply(&remove)
+		from := time.Now()
+		for i := range one {
+			ix.Apply(&one[i])
+		}
+		stores = append(stores, time.Since(from))
+	}
+	slices.Sort(stores) // the undisturbed ones, on a machine that others use too
+	b.ReportMetric(float64(stores[b.N/10].Nanoseconds())/float64(len(one)), "p10-ns/event")
+}
