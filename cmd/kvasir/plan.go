@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -79,10 +80,16 @@ func (c planCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("--replicas %d: the simulator has at most 1024; --no-sim leaves it out", c.Replicas)
 	}
 	if !c.NoSim {
-		if out.Sim, err = c.simulate(ctx, in, profile, c.Replicas, "round_robin", "auto"); err != nil || len(out.Sim) < 2 {
-			return err
+		out.Sim, err = c.simulate(ctx, in, profile, c.Replicas, "round_robin", "auto")
+		if err == nil {
+			out.Fewest, err = c.fewest(ctx, in, profile, &out.Sim[0], &out.Sim[1])
 		}
-		if out.Fewest, err = c.fewest(ctx, in, profile, &out.Sim[0], &out.Sim[1]); err != nil {
+		switch {
+		case errors.Is(err, context.Canceled) && sums.Closed && len(out.Sim) == 0:
+			return errors.New("interrupted before the simulation told the rate of these sessions: nothing is known yet")
+		case errors.Is(err, context.Canceled):
+			fmt.Fprintln(os.Stderr, "interrupted; this is what is known so far:")
+		case err != nil:
 			return err
 		}
 	}
@@ -154,7 +161,7 @@ func (c planCmd) simulate(ctx context.Context, in plan.Input, profile model.Prof
 	defer finish()
 	r, err := sim.Run(ctx, sim.Config{Workload: w, Policies: policies, Replicas: replicas, Profile: profile, Progress: step})
 	if err == nil && r.Stopped {
-		err = context.Canceled
+		return nil, context.Canceled
 	}
 	return r.Runs, err
 }

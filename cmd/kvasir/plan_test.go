@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -39,7 +41,13 @@ func TestPlanOfSessions(t *testing.T) {
 	if err := in.Validate(); err != nil {
 		t.Error(err)
 	}
-	// Without the simulation there is no rate.
+	// Interrupted before there is a rate, or without the simulation, there is nothing to
+	// plan with.
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.Run(gone); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("error %v", err)
+	}
 	c.NoSim = true
 	if err := c.Run(t.Context()); err == nil {
 		t.Error("a rate of sessions without a simulation")
