@@ -71,6 +71,8 @@ func TestErrors(t *testing.T) {
 		{"engines: [{url: http://a:1, host_blocks: -1}]\n", "host_blocks and disk_blocks: -1"},
 		{"engines: [{url: http://a:1, events: listen}]\n", "events_listen is empty"},
 		{engines + "index_bytes: 5\n", "index_bytes: 5, want"},
+		{engines + "index_snapshot_every: 5ms\n", "index_snapshot_every: 5ms, want 0s (at shutdown only) or 1s to 24h"},
+		{engines + "index_snapshot: a\nstate: a\n", "is the file of state already"},
 	} {
 		_, err := load(t, c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -38,7 +38,7 @@ func (r *Replica) follow(i Info) {
 	if r.cfg.Events != EventsListen { // those come and go with the connections
 		err = r.restream(i.Sources)
 	}
-	r.disownRest(time.Now())
+	r.disownRest(time.Now(), r.cfg.Events != EventsListen && (r.noSource == nil || errors.Is(r.noSource, errNoEvents)))
 	why := "the engine doesn't say where this rank publishes its events"
 	switch {
 	case err != nil:

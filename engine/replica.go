@@ -129,6 +129,7 @@ func (r *Replica) Run(ctx context.Context) {
 func (r *Replica) failed(err error) (first bool) {
 	r.failures++
 	r.inRounds = false
+	r.disownRest(time.Now(), false)
 	if r.failures == 1 {
 		return true
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -102,10 +101,9 @@ func (r *Replica) disown(k StreamMark, why string) {
 	}
 }
 
-// disownRest does so for all marks whose streams don't come: the engine has said
+// disownRest does so for all marks whose streams don't come: the engine has told
 // where its events are and it isn't there, or it hasn't for too long.
-func (r *Replica) disownRest(now time.Time) {
-	told := r.cfg.Events != EventsListen && (r.noSource == nil || errors.Is(r.noSource, errNoEvents))
+func (r *Replica) disownRest(now time.Time, told bool) {
 	r.mu.Lock()
 	if len(r.marks) == 0 {
 		r.mu.Unlock()
@@ -122,7 +120,7 @@ func (r *Replica) disownRest(now time.Time) {
 	r.marks = map[int]StreamMark{}
 	r.mu.Unlock()
 	for _, k := range rest {
-		r.disown(k, "the engine doesn't publish the events of this rank any more")
+		r.disown(k, "the engine has not shown where it publishes the events of this rank, or doesn't any more")
 	}
 }
 

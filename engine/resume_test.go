@@ -96,6 +96,10 @@ func TestWarmRestart(t *testing.T) {
 			trust: kv.Unknown, why: "replay", empty: true},
 		{name: "engine gone", replay: true, away: func(t *testing.T, w *world2) { w.e.stop() },
 			trust: kv.Blind, why: "connection down", empty: true},
+		{name: "engine and its server gone", replay: true, away: func(t *testing.T, w *world2) {
+			w.e.stop()
+			delete(w.http, "10.0.0.1:8000")
+		}, trust: kv.Unknown, why: "has not shown", empty: true},
 		{name: "events elsewhere", replay: true, away: func(t *testing.T, w *world2) {
 			w.e.stop()
 			w.e.rank = 2

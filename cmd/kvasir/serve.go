@@ -83,6 +83,10 @@ cache); else vLLM needs --enable-scale-out (render endpoints). For events it nee
 --kv-events-config '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}',
 for the comparison of predictions --enable-prompt-tokens-details. kvasir check tells what is missing.
 
+A restart costs nothing where the file says  index_snapshot: FILE  (and engines have a replay endpoint): what the index
+believes is written at shutdown and every 5 minutes (index_snapshot_every), and believed again as far as each engine
+confirms it. state: FILE keeps what the policy has learned.
+
 SIGTERM drains: no new requests, open ones end. A second signal stops at once.`
 }
 
