@@ -182,6 +182,37 @@ func (c simCmd) workload(input string, replicas int) (*sim.Workload, error) {
 	return w, err
 }
 
+// lowest names the best of each table of three and more policies. Bounds (ref:POOL)
+// and runs that ended early don't count.
+func lowest(runs []sim.Result) (lines []string) {
+	for len(runs) > 0 {
+		n := 1
+		for n < len(runs) && runs[n].Input == runs[0].Input && runs[n].Replicas == runs[0].Replicas {
+			n++
+		}
+		var ttft, e2e *sim.Result
+		seen := map[string]bool{}
+		for i := range runs[:n] {
+			r := &runs[i]
+			if r.Policy == "ref:POOL" || r.Partial || r.Requests == 0 {
+				continue
+			}
+			seen[r.Policy] = true
+			if ttft == nil || r.TTFT.Mean < ttft.TTFT.Mean {
+				ttft = r
+			}
+			if e2e == nil || r.E2E.Mean < e2e.E2E.Mean {
+				e2e = r
+			}
+		}
+		if len(seen) > 2 {
+			lines = append(lines, fmt.Sprintf("%s, %d replicas: lowest mean TTFT %s (%.3f s), lowest mean E2E %s (%.3f s)", runs[0].Input, runs[0].Replicas, ttft.Policy, ttft.TTFT.Mean, e2e.Policy, e2e.E2E.Mean))
+		}
+		runs = runs[n:]
+	}
+	return lines
+}
+
 // listArms says what --policy accepts.
 func listArms(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -252,6 +283,9 @@ func (c simCmd) print(rep sim.Report, title string) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, l := range lowest(rep.Runs) {
+		fmt.Println(l)
 	}
 	if c.HTML != "" {
 		fmt.Println("plots:", c.HTML)
