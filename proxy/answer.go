@@ -24,6 +24,7 @@ type meaning struct {
 	content bool // has something that the model said
 	tokens  int  // how many, if told
 	aborted bool // a choice ended with finish_reason "abort"
+	last    bool // is the event that ends a stream of Anthropic's or of Responses
 	choices int  // that were in it
 
 	failed    bool // is an error instead of an answer
@@ -74,8 +75,11 @@ func (m *meaning) read(data []byte) {
 		*m = was
 		return
 	}
-	if string(typ) == "error" || string(typ) == "response.failed" {
+	switch string(typ) {
+	case "error", "response.failed":
 		m.failed = true
+	case "message_stop", "response.completed", "response.incomplete":
+		m.last = true
 	}
 }
 

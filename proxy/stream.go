@@ -26,7 +26,11 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 		now := time.Now()
 		a.moved.Store(int64(now.Sub(a.began)))
 		if n > 0 {
+			whole := a.watch.done
 			sick, werr := a.pass(buf[:n], now)
+			if werr != nil && whole {
+				return a.endOfStream(io.EOF, now)
+			}
 			if werr != nil {
 				return None, sched.Cancelled
 			}
@@ -129,10 +133,14 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	w.settle()
 	a.progress(now, true)
 	a.served()
+	why := w.trouble()
 	if a.clientGone() {
+		if w.done && why == None { // it has all, and many clients leave as soon as they see the end mark
+			a.note(None, nil)
+			return None, sched.Completed
+		}
 		return None, sched.Cancelled
 	}
-	why := w.trouble()
 	switch {
 	case why != None:
 	case err != io.EOF && err != nil:

@@ -76,6 +76,7 @@ func (w *watcher) event(data []byte) {
 	}
 	w.failed = w.failed || m.failed
 	w.clientErr = w.clientErr || m.failed && m.clientErr
+	w.done = w.done || m.last
 	w.content = w.content || w.anything && !w.failed
 	w.aborted = (w.aborted || m.aborted) && !w.content
 }
