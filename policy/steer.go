@@ -7,9 +7,12 @@ import (
 	"kvasir/kv"
 )
 
-// Steer configures `steer`, beside what it shares with `marginal`.
+// Steer configures `steer`. The rest it shares with `marginal`, whose prices kappa,
+// sigma, delta and omega don't reach it.
 type Steer struct {
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
+	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
 	Phi   float64 `yaml:"phi"`   // weight of the waiting of those who come back
 	Eta   float64 `yaml:"eta"`   // s, price of a target to which one session is expected back
 	// MaxCongestion bounds the price of a second of prefill to those who come
@@ -18,15 +21,18 @@ type Steer struct {
 	MaxRegret     float64 `yaml:"max_regret"`
 }
 
+// defaultSteer has weights of its own for decoding, and a lower sigma than
+// published (.03, .3, .3): with those the slowest 1 % of long conversations took up
+// to 13 % longer than under marginal (docs/notes/0006).
 func defaultSteer() Steer {
-	return Steer{Sigma: .03, Phi: .3, Eta: .03, MaxCongestion: 3, MaxRegret: 1}
+	return Steer{Sigma: .02, Delta: .5, Omega: .2, Phi: .3, Eta: .03, MaxCongestion: 3, MaxRegret: 1}
 }
 
 func (c *Steer) validate() error {
 	for _, f := range []struct {
 		name string
 		v    float64
-	}{{"sigma", c.Sigma}, {"phi", c.Phi}, {"eta", c.Eta}, {"max_congestion", c.MaxCongestion}, {"max_regret", c.MaxRegret}} {
+	}{{"sigma", c.Sigma}, {"delta", c.Delta}, {"omega", c.Omega}, {"phi", c.Phi}, {"eta", c.Eta}, {"max_congestion", c.MaxCongestion}, {"max_regret", c.MaxRegret}} {
 		if err := checkRange("policy.steer."+f.name, f.v, 0, 100); err != nil {
 			return err
 		}
@@ -38,7 +44,7 @@ func (c *Steer) validate() error {
 // to the sessions that will come back to the target, and its price of prefill
 // follows the fleet's load and what is lost by evictions instead of being fixed.
 //
-//	cost  = W + p*(1 + kappa + sigma*n) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
+//	cost  = W + M + p*(1 + kappa + sigma*n) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
 //	D(B)  = sum over returns: chance * min(B - time, cost of moving)
 //	R     = sum over returns: chance
 //	kappa = min(3, rho/max(.1, 1-rho)) + min(1, regretted blocks / written blocks)
@@ -64,7 +70,7 @@ type steer struct {
 const seenBlocks = 1 << 18
 
 func newSteer(base Marginal, cfg Steer, intn func(int) int) *steer {
-	base.Kappa, base.Sigma = 0, 0
+	base.Kappa, base.Sigma, base.Delta, base.Omega = 0, 0, cfg.Delta, cfg.Omega
 	return &steer{marginal: *newMarginal(base, intn), price: cfg, returns: newReturns(), seen: make([]kv.Hash, seenBlocks)}
 }
 
