@@ -25,6 +25,8 @@
 //	ring.go       between the socket and the index: bounded, so that the socket is always drained
 //	stream.go     one publisher: ring -> seq -> wire -> Apply, and its replays (sink.go, replay.go)
 //	info.go       HTTP: models, version, load (metrics.go), where the events are (sources.go)
+//	resume.go     where the streams stand, for a warm restart
+//	adapter.go    an adapter that an engine has no more
 //	replica.go    the supervisor of one replica, and its streams (follow.go)
 //	listen.go     the other topology: engines dial us
 //	eventbench    what an event costs, from the wire on

@@ -185,7 +185,7 @@ func playFaults(t *testing.T, seed uint64) kv.Trust {
 			publish()
 			kept = at.copy()
 			rt = at.rt
-			r, stop = runFrom(t, w, cfg, rt, at.marks)
+			r, stop = runFrom(t, w, cfg, at)
 		default:
 			publish()
 		}

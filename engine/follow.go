@@ -154,6 +154,7 @@ func (r *Replica) launch(f *following) bool {
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(r.run)
 	r.streams[f.source.Rank] = f
+	f.tombs = r.tombs.clone()
 	k, ok := r.marks[f.source.Rank]
 	delete(r.marks, f.source.Rank)
 	r.mu.Unlock()

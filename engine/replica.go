@@ -35,8 +35,9 @@ type Replica struct {
 	streams map[int]*following // by the engine's rank
 	run     context.Context    // Run's; nil while not running
 	marks   map[int]StreamMark // to go on from, by the engine's rank; nobody has yet
-	waiting time.Time          // since when marks wait for their streams
-	ended   []StreamMark       // where the streams stood when Run ended
+	tombs   tombs
+	waiting time.Time    // since when marks wait for their streams
+	ended   []StreamMark // where the streams stood when Run ended
 
 	claims sync.Mutex // over moving a mark to a stream; taken before mu
 }
@@ -156,6 +157,9 @@ func (r *Replica) look(ctx context.Context) error {
 		return err
 	}
 	i := r.Info()
+	if names := gone(i.Models, models); len(names) > 0 {
+		r.adaptersGone(names, now)
+	}
 	i.Models, i.At = models, now
 	if i.Kind == "" {
 		i.Kind = kindOf(owner, nil)

@@ -24,22 +24,22 @@ func start(t *testing.T, w *world, cfg Config) (*Replica, *router) {
 func run(t *testing.T, w *world, cfg Config) (*Replica, *router, func()) {
 	t.Helper()
 	rt := newRouter()
-	r, stop := runFrom(t, w, cfg, rt, nil)
+	r, stop := runFrom(t, w, cfg, kept{rt: rt})
 	return r, rt, stop
 }
 
 // runFrom goes on from what another Replica and its router knew.
-func runFrom(t *testing.T, w *world, cfg Config, rt *router, marks []StreamMark) (*Replica, func()) {
+func runFrom(t *testing.T, w *world, cfg Config, k kept) (*Replica, func()) {
 	t.Helper()
 	cfg.URL = "http://10.0.0.1:8000"
 	cfg.HTTP = &http.Client{Transport: w}
 	cfg.Dial = w.dial
 	cfg.Jitter = func() float64 { return 0.5 }
-	r, err := New(cfg, rt.hooks())
+	r, err := New(cfg, k.rt.hooks())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Resume(marks)
+	r.Resume(k.marks, k.models)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

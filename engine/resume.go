@@ -50,10 +50,13 @@ func (r *Replica) Hold() (marks []StreamMark, release func()) {
 }
 
 // Resume has the streams go on from marks, whose blocks the hooks' index has. What
-// turns out to be of no use is forgotten through Hooks.Apply. Call it before Run.
-func (r *Replica) Resume(marks []StreamMark) {
+// turns out to be of no use is forgotten through Hooks.Apply. models are those that
+// the engine had; of an adapter that it has no more nothing is believed. Call it
+// before Run.
+func (r *Replica) Resume(marks []StreamMark, models []Model) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.info.Models = models
 	for _, k := range marks {
 		r.marks[k.Source.Rank] = k
 	}

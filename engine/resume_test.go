@@ -16,6 +16,8 @@ import (
 type kept struct {
 	rt    *router
 	marks []StreamMark
+
+	models []Model
 }
 
 // keep writes a snapshot, the marks through JSON, as they are in a file.
@@ -151,7 +153,7 @@ func TestWarmRestart(t *testing.T) {
 					}
 					settle(time.Second)
 					rt = k.rt
-					_, stop = runFrom(t, w.world, Config{}, rt, k.marks)
+					_, stop = runFrom(t, w.world, Config{}, k)
 					defer stop()
 					settle(time.Second)
 					if c.back != nil {

@@ -23,6 +23,9 @@ func (s *stream) Apply(b seq.Batch) seq.Applied {
 	for i := range batch.Events {
 		e := &batch.Events[i]
 		e.Target = target
+		if s.tombs.buried(e, b.Time) {
+			continue
+		}
 		switch {
 		case e.Kind == kv.Cleared:
 			a.Cleared = e.AllTiers || e.Tier == kv.GPU && !s.lower

@@ -28,10 +28,11 @@ type stream struct {
 	gate    sync.Mutex // held while the machine works; see Replica.Hold
 	machine *seq.Machine
 	decoder wire.Decoder
-	targets map[int]kv.Target  // of the ranks that this publisher has spoken for
-	spoken  bool               // a batch has said of which rank it is
-	refused int                // the last rank that had no target
-	lower   bool               // blocks of a lower tier are known
+	targets map[int]kv.Target // of the ranks that this publisher has spoken for
+	spoken  bool              // a batch has said of which rank it is
+	refused int               // the last rank that had no target
+	lower   bool              // blocks of a lower tier are known
+	tombs   tombs
 	replies *replies           // of the running replay, nil if none runs
 	cancel  context.CancelFunc // of the running replay
 	ctx     context.Context
@@ -117,6 +118,7 @@ type requests struct {
 	connects uint64
 	refill   string
 	emptied  string
+	gone     []string // adapters
 }
 
 func (s *stream) ask(set func(*requests)) {
@@ -139,6 +141,9 @@ func (s *stream) answer(now time.Time) {
 	}
 	if r.emptied != "" {
 		s.machine.Emptied(r.emptied, now)
+	}
+	if len(r.gone) > 0 {
+		s.drop(r.gone, now)
 	}
 	if r.refill != "" {
 		s.machine.Refill(r.refill, now)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -145,6 +146,7 @@ type fakeEngine struct {
 	mute    bool // the replay service doesn't answer
 	started float64
 	asleep  bool
+	loras   []string // name=path
 	pub     *zmtp.Pub
 	router  *zmtp.Router
 
@@ -232,6 +234,20 @@ func (e *fakeEngine) publish(store bool, h kv.Handle) {
 	e.pub.Send([]byte("kv"), binary.BigEndian.AppendUint64(nil, n), b)
 }
 
+// storeLora publishes a block of an adapter.
+func (e *fakeEngine) storeLora(name string, h kv.Handle) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.first + uint64(len(e.buffer))
+	b := payload(float64(time.Now().UnixNano())/1e9, e.rank, true, uint64(h))
+	b[11], b = 0x98, b[:len(b)-1] // of 8 items
+	b = append(b, "\xc0\xa3GPU"...)
+	b = append(append(b, 0xa0|byte(len(name))), name...)
+	b = append(b, byte(e.rank))
+	e.buffer = append(e.buffer, b)
+	e.pub.Send([]byte("kv"), binary.BigEndian.AppendUint64(nil, n), b)
+}
+
 // payload is a batch of one event in vLLM's array form.
 func payload(ts float64, rank int, store bool, h uint64) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{0x93, 0xcb}, math.Float64bits(ts))
@@ -256,7 +272,12 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch req.URL.Path {
 	case "/health":
 	case "/v1/models":
-		io.WriteString(w, `{"data":[{"id":"m","owned_by":"vllm","max_model_len":1024}]}`)
+		io.WriteString(w, `{"data":[{"id":"m","owned_by":"vllm","max_model_len":1024}`)
+		for _, l := range e.loras {
+			name, path, _ := strings.Cut(l, "=")
+			fmt.Fprintf(w, `,{"id":%q,"root":%q,"parent":"m"}`, name, path)
+		}
+		io.WriteString(w, `]}`)
 	case "/version":
 		io.WriteString(w, `{"version":"0.32.0"}`)
 	case "/metrics":

@@ -44,6 +44,7 @@ type warmEngine struct {
 	URL       string              `json:"url"`
 	BlockSize int                 `json:"block_size"` // as its events say; 0: they haven't
 	Ranks     []warmRank          `json:"ranks"`
+	Models    []engine.Model      `json:"models"`
 	Marks     []engine.StreamMark `json:"streams"`
 }
 
@@ -119,7 +120,7 @@ func (r *Router) writeIndex(w io.Writer) error {
 		marks, release := f.replica.Hold()
 		defer release()
 		row := f.row()
-		e := warmEngine{URL: row.URL, BlockSize: int(f.blockSize.Load()), Marks: marks}
+		e := warmEngine{URL: row.URL, BlockSize: int(f.blockSize.Load()), Models: f.replica.Info().Models, Marks: marks}
 		for _, t := range row.Targets {
 			s := r.index.TargetStats(t)
 			e.Ranks = append(e.Ranks, warmRank{Target: t, Blocks: s.Blocks, Waiting: s.Orphans > 0})
@@ -264,7 +265,7 @@ func (r *Router) loadIndex(h *warm, in io.Reader) (*index.Index, []kv.Target) {
 				}
 			}
 		}
-		f.replica.Resume(e.Marks)
+		f.replica.Resume(e.Marks, e.Models)
 		if e.BlockSize > 0 {
 			f.blockSize.Store(int32(e.BlockSize))
 			r.table.Update(f.id, func(x *fleet.Replica) { x.BlockSize = e.BlockSize })

@@ -15,6 +15,7 @@
 //	m.Emptied(why, now)                         // the cache is known to be empty
 //	m.Dropped(epoch, seq, now)                  // the ring overflowed up to seq
 //	m.Refill(why, now)                          // forget, and fill again
+//	m.Discard(why, now)                         // likewise, but forget at once
 //	k, ok := m.Mark(); m.Resume(k)              // a later Machine goes on from a snapshot: before Opened
 //
 // What is seen and what is done, "replay" meaning that the publisher has a

@@ -102,7 +102,11 @@ func FuzzMachine(f *testing.F) {
 			case 9:
 				m.Dropped(epoch, next+v, now)
 			case 10:
-				m.Refill("x", now)
+				if v%2 == 0 {
+					m.Discard("x", now)
+				} else {
+					m.Refill("x", now)
+				}
 			case 14:
 				j.any = false
 				m.Unsequenced(epoch, batch, now)

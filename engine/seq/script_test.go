@@ -57,6 +57,7 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 //	process START              the start time of the engine's process
 //	dropped SEQ                the ring overflowed
 //	emptied                    the cache is known to be empty
+//	discard                    forget now, and fill again
 //	refill | plain             ask for a refill; a batch without a number
 //	wait DURATION              time goes by, up to the next deadline and over it
 //	mark                       where it stands, for a snapshot
@@ -138,6 +139,8 @@ func TestScripts(t *testing.T) {
 					m.Emptied("the engine sleeps", now)
 				case "dropped":
 					m.Dropped(epoch, number(1), now)
+				case "discard":
+					m.Discard("an adapter has gone", now)
 				case "refill":
 					m.Refill("drift", now)
 				case "wait":

@@ -103,6 +103,18 @@ func (m *Machine) Emptied(why string, now time.Time) {
 	m.publish(now)
 }
 
+// Discard forgets what is known, now, and fills it again by replay where there is one.
+func (m *Machine) Discard(why string, now time.Time) {
+	if m.started {
+		m.fresh(why, now)
+		m.publish(now)
+	}
+}
+
+// LastTime returns when the last batch that was applied was published, by the
+// engine's clock; 0: none, or not known.
+func (m *Machine) LastTime() float64 { return m.lastTime }
+
 // fresh forgets everything, keeps its place in the stream if it has one on this
 // connection, and fills again.
 func (m *Machine) fresh(why string, now time.Time) {
