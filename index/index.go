@@ -63,7 +63,6 @@ type Index struct {
 	totals      Totals
 
 	ahead int // lookups of names that are under way at once
-	sink  uint64
 }
 
 // New returns an empty index; it panics if c is invalid (see Config.Validate).
@@ -177,22 +176,26 @@ func (ix *Index) workOf(t *target, n int) *work {
 	return t.small
 }
 
-// expect prefetches what a short event is about to need, while it waits for its
+// expect prefetches what an event is about to need first, while it waits for its
 // turn. busy is held.
 func (ix *Index) expect(t *target, group uint16, tags []uint32) {
 	l := t.lane(group)
-	if l == nil || len(tags) > 16 {
+	if l == nil {
 		return
 	}
-	for _, tag := range tags {
-		l.names.prefetch(tag)
-	}
+	ix.ask(l, tags[:min(len(tags), maxAhead)])
 	if r := l.tail.row(); r != 0 {
 		if s, m := ix.rows.peek(r); s != nil {
 			prefetch4(unsafe.Pointer(m.row), unsafe.Pointer(m.rowOwn),
 				unsafe.Pointer(&s.handle[l.tail%slabSlots]), unsafe.Pointer(&s.hash[l.tail%slabSlots]))
 		}
 	}
+}
+
+// ask prefetches where the names with these tags are, or will be.
+func (ix *Index) ask(l *lane, tags []uint32) {
+	l.names.prefetch(tags)
+	ix.common.prefetch(tags)
 }
 
 // lock takes mu, and lets a long event know that somebody waits.

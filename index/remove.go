@@ -1,6 +1,10 @@
 package index
 
-import "kvasir/kv"
+import (
+	"unsafe"
+
+	"kvasir/kv"
+)
 
 func (ix *Index) removed(t *target, ev *kv.Event, r *Result) {
 	l := t.lane(ev.Group)
@@ -29,11 +33,15 @@ func told(ev *kv.Event, i int) int32 {
 
 func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 	tags := l.t.work.tags
+	ready := 0 // blocks below were asked for
 	simple := l.simple() && len(ev.Copies) != len(ev.Handles)
 	for i := 0; i < len(ev.Handles); i++ {
 		h := ev.Handles[i]
-		if i%ix.ahead == 0 && len(tags)-i > 2 {
-			ix.approach(l, tags[i:min(i+ix.ahead, len(tags))])
+		if i >= ready {
+			if ready += ix.ahead; ready < len(tags) {
+				ix.ask(l, tags[ready:min(ready+ix.ahead, len(tags))])
+			}
+			ix.approach(l, tags[i:min(ready, len(tags))])
 		}
 		left := told(ev, i)
 		s := ix.resolveTag(l, h, tags[i])
@@ -105,13 +113,11 @@ func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle, tags []uint32) int 
 	return n
 }
 
-// approach loads what will be looked at of the blocks with these tags, so that the
-// cache misses overlap: first of the tables of names, then of the rows.
+// approach prefetches what will be looked at of the blocks with these tags: the
+// rows, then where their heads are.
 func (ix *Index) approach(l *lane, tags []uint32) {
-	x, last := l.names.touch(tags), uint32(0)
-	if ix.common.n > 0 {
-		x |= ix.common.touch(tags)
-	}
+	var rows [maxAhead]uint32
+	n, last := 0, uint32(0)
 	for _, tag := range tags {
 		b := l.names.segment(tag).bucket(tag)
 		m := same(b[0], tag)
@@ -120,12 +126,17 @@ func (ix *Index) approach(l *lane, tags []uint32) {
 		}
 		s := slot(b.at(first(m)))
 		if row := s.row(); row != last {
-			last = row
+			last, rows[n%maxAhead] = row, row
+			n++
 			sl, r := ix.rows.at(row)
-			x |= uint64(sl.handle[s%slabSlots]) | uint64(r.live) | uint64(r.fill.Load())
+			prefetch4(unsafe.Pointer(r.row), unsafe.Pointer(r.rowOwn),
+				unsafe.Pointer(&sl.handle[s%slabSlots]), unsafe.Pointer(sl.hashes(row)))
 		}
 	}
-	ix.sink = x
+	for _, row := range rows[:min(n, maxAhead)] {
+		sl, _ := ix.rows.at(row)
+		prefetch(ix.heads.place(tagOf(uint64(sl.hashes(row)[0]))))
+	}
 }
 
 // cleared forgets t's blocks of a tier, or of all. It lets go of the lock

@@ -130,6 +130,9 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 	hs := w.hashes
 	for from := 0; from < len(hs); from += ix.ahead {
 		to := min(from+ix.ahead, len(hs))
+		if to < len(hs) {
+			ix.ask(l, w.tags[to:min(to+ix.ahead, len(hs))])
+		}
 		ix.approachHeads(prev, hs[from:to])
 		ix.freeNames(u, hs, from, to, r)
 		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
@@ -196,26 +199,19 @@ func (ix *Index) approachHeads(prev slot, hs []kv.Hash) {
 		i = rowSlots - at.pos()
 	}
 	for ; i < len(hs); i += rowSlots {
-		ix.heads.prefetch(tagOf(uint64(hs[i])))
+		prefetch(ix.heads.place(tagOf(uint64(hs[i]))))
 	}
 }
 
 // freeNames forgets blocks whose names blocks from to to-1 of the run take over.
 // It notes in work.taken which names may be in the lane's own table, and in
-// work.spots where the others would go. Looking them up in one go lets the cache
-// misses overlap.
+// work.spots where the others would go.
 func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 	l, w := u.l, u.l.t.work
 	tags := w.tags[from:to]
-	if len(tags) > 1 {
-		ix.sink = l.names.touch(tags)
-	}
 	w.taken = l.names.lookup(tags, &w.spots)
 	common := uint64(0)
 	if ix.common.n > 0 {
-		if len(tags) > 1 {
-			ix.sink = ix.common.touch(tags)
-		}
 		var spots [64]uint8
 		common = ix.common.lookup(tags, &spots)
 	}
@@ -251,7 +247,7 @@ func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at sl
 		for k := range room {
 			tags[k] = tagOf(uint64(hs[i+k]))
 		}
-		ix.sink = ix.heads.touch(tags[1:room])
+		ix.heads.prefetch(tags[1:room])
 	}
 	for n = 1; n < room; n++ {
 		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.detached > 0 && ix.head(hs[i+n]) != 0 {

@@ -169,18 +169,21 @@ func (b *bucket) pass(by int, shared bool) {
 	}
 }
 
-// prefetch asks for the bucket of tag. It may be called beside the writer.
-func (t *table) prefetch(tag uint32) { prefetch(unsafe.Pointer(t.segment(tag).bucket(tag))) }
+// place returns where the bucket of tag is.
+func (t *table) place(tag uint32) unsafe.Pointer { return unsafe.Pointer(t.segment(tag).bucket(tag)) }
 
-// touch loads the buckets of tags that are about to be looked up, so that their
-// cache misses overlap. It returns something that depends on them.
-func (t *table) touch(tags []uint32) (x uint64) {
-	d := *t.dir.Load()
-	n := uint64(len(d))
-	for _, tag := range tags {
-		x |= d[uint64(tag)*n>>keyBits].Load().bucket(tag)[0]
+// prefetch asks for the buckets of tags, and doesn't wait for them. It may be
+// called beside the writer.
+func (t *table) prefetch(tags []uint32) {
+	if d := *t.dir.Load(); len(d) == 1 && len(d[0].Load().e) == smallest {
+		return
 	}
-	return x
+	for ; len(tags) >= 4; tags = tags[4:] {
+		prefetch4(t.place(tags[0]), t.place(tags[1]), t.place(tags[2]), t.place(tags[3]))
+	}
+	for _, tag := range tags {
+		prefetch(t.place(tag))
+	}
 }
 
 // lookup looks up at most 64 tags at once: spots has for each a free place in
