@@ -112,7 +112,10 @@ func (s *stream) Trust(t kv.Trust, why string) {
 	}
 	s.log.Info("trust", "trust", t.String(), "was", s.stats.Trust.String(), "reason", why)
 	s.mu.Lock()
-	s.stats.Trust, s.stats.Why, s.stats.Since = t, why, time.Now()
+	if t != s.stats.Trust || s.stats.Since.IsZero() {
+		s.stats.Since = time.Now()
+	}
+	s.stats.Trust, s.stats.Why = t, why
 	s.mu.Unlock()
 	for _, target := range s.known() {
 		s.tellTrust(target, t, why)

@@ -146,6 +146,9 @@ func (f *follower) setRanks(n int, at time.Time) {
 	}
 	for _, t := range now {
 		f.r.index.SetTarget(t, f.index)
+		if f.r.sched.State(t).Since.IsZero() {
+			f.r.sched.SetTrust(t, kv.Unknown, "no events yet", at)
+		}
 	}
 	for _, t := range lost {
 		f.r.sched.Forget(t, at)

@@ -91,6 +91,11 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
 		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},
 	})
+	for _, f := range r.followers {
+		for _, t := range f.row().Targets {
+			r.sched.SetTrust(t, kv.Unknown, "the engine has not answered yet", time.Now())
+		}
+	}
 	for _, t := range warm {
 		r.sched.SetTrust(t, kv.Filling, "loaded from a snapshot, not confirmed by the engine yet", time.Now())
 	}
