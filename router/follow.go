@@ -164,7 +164,9 @@ func (f *follower) up() {
 }
 
 // restFor is how long an engine is left alone that answers requests with "abort":
-// vLLM does so while it shuts down, and its /health says 200 all the same.
+// vLLM does so while it shuts down, and its /health says 200 all the same. It also
+// bounds what an overloaded engine may ask for with Retry-After, which may be meant
+// for one client only.
 const restFor = 10 * time.Second
 
 // down is told when the engine did not answer twice in a row. If its port refuses
@@ -204,6 +206,22 @@ func modelIDs(row *fleet.Replica) []string {
 	return out
 }
 
+// another reports whether another replica that is up serves a model of x: the last
+// one is asked all the same, so that its own answer is what the client gets.
+func (r *Router) another(x *fleet.Replica) bool {
+	for _, y := range r.table.Snapshot().Replicas {
+		if y.ID == x.ID || y.State != fleet.Up {
+			continue
+		}
+		for _, m := range x.Models {
+			if _, ok := y.Serves(m.ID); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // failed is told by the front door about an engine that did not answer: nobody
 // else is sent to an engine that refuses connections, until it answers again.
 func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
@@ -213,6 +231,13 @@ func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
 	}
 	r.log.Warn("request failed", "replica", x.Name, "why", why.String(), "err", err)
 	switch why {
+	case proxy.Overloaded:
+		var busy *proxy.BusyError
+		if errors.As(err, &busy) && r.another(x) {
+			f.rest.Store(time.Now().Add(min(busy.After, restFor)).UnixNano())
+			f.set(fleet.Down, "it is overloaded and asks to be left alone for "+busy.After.String())
+		}
+		return
 	case proxy.Unreachable:
 		f.set(fleet.Down, "a request could not reach it")
 	case proxy.Aborting:
