@@ -12,8 +12,9 @@ type Marginal struct {
 	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
 	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
-	// Memory is the price of a second of waiting for KV memory; 0: as if there were
-	// always room, as in the published formula.
+	// Memory is the price of a second of waiting for KV memory: below 1, as a move
+	// costs others the blocks that it pushes out (docs/notes/0006). 0: as if there
+	// were always room, as in the published formula.
 	Memory float64 `yaml:"memory"`
 
 	HostWeight float64 `yaml:"host_cache_hit_weight"` // worth of a token held on host, against one on GPU
@@ -29,7 +30,7 @@ type Marginal struct {
 }
 
 func defaultMarginal() Marginal {
-	return Marginal{Kappa: 1, Delta: .3, Omega: .3, Memory: 1, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
+	return Marginal{Kappa: 1, Delta: .3, Omega: .3, Memory: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
 }
 
 func (m *Marginal) validate() error {

@@ -14,6 +14,7 @@ func TestMarginalWaitsForMemory(t *testing.T) {
 	cfg.Marginal.Coefficients = nominal
 	cfg.Marginal.Learn = false
 	cfg.Marginal.Output = 400
+	cfg.Marginal.Memory = 1
 	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32}
 	for k := range 50 {
 		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
@@ -55,6 +56,12 @@ func TestMarginalWaitsForMemory(t *testing.T) {
 		if i := p.Pick(req, cands); i != 0 || cands[0].Terms[0] != 0 {
 			t.Errorf("%s: goes to %d, waits %v s at 0", c.why, i, cands[0].Terms[0])
 		}
+	}
+	// The published formula doesn't know of memory.
+	plain := cfg
+	plain.Marginal.Memory = 0
+	if i := must(t, plain, lowestIndex).Pick(req, full()); i != 0 {
+		t.Errorf("with memory at price 0 it goes to %d", i)
 	}
 	// Pages of one token, whose blocks are of 16 for the ledger; a prompt of which
 	// only the length is known.
