@@ -51,6 +51,21 @@ func (r *Replica) adaptersGone(names []string, now time.Time) {
 	}
 }
 
+// Forget drops what is known of every rank, now, and has it filled again by replay
+// where the engine has one; without what adapter has stored until now, unless it is
+// "". It does not wait.
+func (r *Replica) Forget(adapter, why string) {
+	if adapter != "" {
+		r.adaptersGone([]string{adapter}, time.Now())
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.streams {
+		f.ask(func(q *requests) { q.discard = why })
+	}
+}
+
 func goneWhy(names []string) string {
 	if n := len(names) - 1; n > 0 {
 		return fmt.Sprintf("adapters %q and %d more were unloaded or replaced, and the engine doesn't announce what happens to their blocks", names[0], n)

@@ -65,6 +65,31 @@ func TestAdapterGone(t *testing.T) {
 	}
 }
 
+// TestForget: somebody says that the cache isn't what the engine says.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		e.loras = []string{"a=/a"}
+		w.http["10.0.0.1:8000"] = e
+		r, rt := start(t, w, Config{})
+		settle(3 * time.Second)
+		e.store(1)
+		e.storeLora("a", 2)
+		settle(time.Second)
+		r.Forget("", "a test says so")
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, map[kv.Handle]int{1: 1, 2: 1})
+		if n := r.Stats()[0].Seq.Forgets; n != 1 {
+			t.Errorf("%d times forgotten", n)
+		}
+		r.Forget("a", "")
+		settle(time.Second)
+		rt.want(t, 0, kv.Exact, map[kv.Handle]int{1: 1})
+	})
+}
+
 // TestAdapterGoneMeanwhile: likewise while the router is away.
 func TestAdapterGoneMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -118,6 +118,7 @@ type requests struct {
 	connects uint64
 	refill   string
 	emptied  string
+	discard  string
 	gone     []string // adapters
 }
 
@@ -144,6 +145,9 @@ func (s *stream) answer(now time.Time) {
 	}
 	if len(r.gone) > 0 {
 		s.drop(r.gone, now)
+	}
+	if r.discard != "" {
+		s.machine.Discard(r.discard, now)
 	}
 	if r.refill != "" {
 		s.machine.Refill(r.refill, now)

@@ -120,6 +120,17 @@ func (r *Router) drifted(t kv.Target, why string) {
 	}
 }
 
+// forget drops what is known of a replica's cache, because an operator says so.
+func (r *Router) forget(name, adapter string) error {
+	row := r.table.Snapshot().Named(name)
+	if row == nil {
+		return fmt.Errorf("replica %q: not in the fleet; want a name as in /v1/kvasir/fleet", name)
+	}
+	r.log.Warn("forgetting what the engine held, as asked", "replica", name, "adapter", adapter)
+	r.follower(row.ID).replica.Forget(adapter, "an operator says that it isn't true any more")
+	return nil
+}
+
 // urls returns the engines that can be asked about model.
 func (r *Router) urls(model string) []string {
 	var out []string
@@ -191,7 +202,7 @@ func (r *Router) serve(what string, s *http.Server, ln net.Listener) {
 
 func (r *Router) adminHandler() http.Handler {
 	return web.Handler(web.Parts{
-		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf,
+		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf, Forget: r.forget,
 		Metrics: metrics.Handler(metrics.Parts{
 			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
 			Blocks: r.blocks, Events: r.streamEvents,

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -27,6 +28,15 @@ func TestTrustReasons(t *testing.T) {
 	if k := rank(0); k.Trust != "exact" || k.Reason != "followed since the engine's start" || !k.Since.Equal(first.Since) {
 		t.Errorf("after it: %s (%s) since %v, before %v", k.Trust, k.Reason, k.Since, first.Since)
 	}
+	resp, err := http.Post(f.router.AdminURL()+"/v1/kvasir/forget?replica="+f.fleet().Replicas[0].Name, "", nil)
+	if err != nil || resp.StatusCode != 202 {
+		t.Fatalf("forget: %v %v", resp, err)
+	}
+	resp.Body.Close()
+	f.until(func() bool {
+		return rank(0).Reason == "replayed from the engine's start, followed since" && rank(0).Trust == "exact"
+	})
+	f.settled(4)
 	f.engines[0].Close()
 	f.until(func() bool { return rank(0).Trust == "stale" })
 	if k := rank(0); !strings.Contains(k.Reason, "connection down") || !k.Since.After(first.Since) {

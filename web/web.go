@@ -23,6 +23,11 @@ type Parts struct {
 	Events  func(t kv.Target) any                // the event stream's own figures; nil: none
 	Metrics http.Handler
 	Now     func() time.Time
+
+	// Forget drops what is known of a replica's cache, and has it filled again by
+	// replay, without what adapter has stored until now unless that is "". It returns an
+	// error if there is no such replica. nil: not offered.
+	Forget func(replica, adapter string) error
 }
 
 // Handler returns the admin API:
@@ -30,6 +35,7 @@ type Parts struct {
 //	GET /metrics                  Prometheus text
 //	GET /v1/kvasir/fleet          replicas, ranks, trust, load
 //	GET /v1/kvasir/decisions      the latest receipts, newest first (?limit=N, ?session=S)
+//	POST /v1/kvasir/forget        ?replica=NAME[&adapter=NAME]: what is known of its cache is not true any more
 //	GET /health                   the process is alive
 //	GET /                         a page that draws the two, for browsers
 func Handler(p Parts) http.Handler {
@@ -39,6 +45,9 @@ func Handler(p Parts) http.Handler {
 	}
 	mux.HandleFunc("GET /v1/kvasir/fleet", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, p.fleet()) })
 	mux.HandleFunc("GET /v1/kvasir/decisions", p.decisions)
+	if p.Forget != nil {
+		mux.Handle("POST /v1/kvasir/forget", http.NewCrossOriginProtection().Handler(http.HandlerFunc(p.forget)))
+	}
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /{$}", index)
 	mux.Handle("GET /page/", dashboard())
@@ -170,6 +179,15 @@ func (p *Parts) rank(t kv.Target) Rank {
 		x.Events = p.Events(t)
 	}
 	return x
+}
+
+func (p *Parts) forget(w http.ResponseWriter, r *http.Request) {
+	replica, adapter := r.URL.Query().Get("replica"), r.URL.Query().Get("adapter")
+	if err := p.Forget(replica, adapter); err != nil {
+		writeJSON(w, http.StatusNotFound, map[string]string{"error": err.Error()})
+		return
+	}
+	writeJSON(w, http.StatusAccepted, map[string]string{"forgetting": replica})
 }
 
 func (p *Parts) decisions(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,8 @@ type stage struct {
 	table   *fleet.Table
 	sched   *sched.Scheduler
 	handler http.Handler
+
+	forgotten []string
 }
 
 func newStage(t *testing.T) *stage {
@@ -55,6 +58,13 @@ func newStage(t *testing.T) *stage {
 			if tg == 0 {
 				return map[string]uint64{"batches": 5}
 			}
+			return nil
+		},
+		Forget: func(replica, adapter string) error {
+			if replica != "10.0.0.1:8000" {
+				return fmt.Errorf("replica %q: no such", replica)
+			}
+			s.forgotten = append(s.forgotten, replica+"/"+adapter)
 			return nil
 		},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "kvasir_up 1\n") }),
@@ -166,6 +176,33 @@ func TestDecisions(t *testing.T) {
 		if r := s.do("GET", "/v1/kvasir/decisions?limit="+bad, &problem); r.StatusCode != 400 || !strings.Contains(problem.Error, `limit: "`+bad) || !strings.Contains(problem.Error, "1 to 1000000") {
 			t.Errorf("limit %s: %d %q", bad, r.StatusCode, problem.Error)
 		}
+	}
+}
+
+func TestForget(t *testing.T) {
+	s := newStage(t)
+	var ok struct{ Forgetting string }
+	if r := s.do("POST", "/v1/kvasir/forget?replica=10.0.0.1:8000&adapter=a", &ok); r.StatusCode != 202 || ok.Forgetting != "10.0.0.1:8000" {
+		t.Errorf("%d %+v", r.StatusCode, ok)
+	}
+	var problem struct{ Error string }
+	for _, q := range []string{"", "?replica=", "?replica=x"} {
+		if r := s.do("POST", "/v1/kvasir/forget"+q, &problem); r.StatusCode != 404 || problem.Error == "" {
+			t.Errorf("%q: %d %+v", q, r.StatusCode, problem)
+		}
+	}
+	if r := s.do("GET", "/v1/kvasir/forget?replica=10.0.0.1:8000", nil); r.StatusCode != 405 {
+		t.Errorf("GET: %d", r.StatusCode)
+	}
+	strange := httptest.NewRequest("POST", "/v1/kvasir/forget?replica=10.0.0.1:8000", nil)
+	strange.Header.Set("Origin", "http://elsewhere") // a page that an operator happens to look at
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, strange)
+	if w.Code != 403 {
+		t.Errorf("from another site: %d", w.Code)
+	}
+	if len(s.forgotten) != 1 || s.forgotten[0] != "10.0.0.1:8000/a" {
+		t.Errorf("%q", s.forgotten)
 	}
 }
 
