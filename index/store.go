@@ -72,7 +72,8 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 		r.skip(Full, n)
 		return
 	}
-	u := run{l: l, tier: ev.Tier, handles: ev.Handles, chunk: chunk, reused: ev.Reused}
+	var u run // not as a literal, which is built elsewhere and copied here: that stalls for a dozen cycles
+	u.l, u.tier, u.handles, u.chunk, u.reused = l, ev.Tier, ev.Handles, chunk, ev.Reused
 	ok = false
 	if page != 0 {
 		ok = ix.storePages(&u, ev, r)
@@ -133,7 +134,9 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 		if to < len(hs) {
 			ix.ask(l, w.tags[to:min(to+ix.ahead, len(hs))])
 		}
-		ix.approachHeads(prev, hs[from:to])
+		if to-from > 1 {
+			ix.approachHeads(prev, hs[from:to])
+		}
 		ix.freeNames(u, hs, from, to, r)
 		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
 			(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
