@@ -1,6 +1,10 @@
 package index
 
-import "kvasir/kv"
+import (
+	"slices"
+
+	"kvasir/kv"
+)
 
 // A Reason says why an event changed nothing.
 type Reason uint8
@@ -130,41 +134,53 @@ func (s *handleSet) add(h kv.Handle) bool {
 	}
 }
 
-// A tagSet is a handleSet of tags, in half the memory.
+// A tagSet finds out whether a tag occurs twice in a list. Its first pass over the
+// list needs one bit for a tag, in so little memory that it stays in the first
+// cache; only tags that meet one there are compared.
 type tagSet struct {
-	slots []uint64 // stamp<<32 | tag
-	stamp uint32
-	shift uint
+	seen  []uint64   // a bitmap by the low bits of tags
+	met   [64]uint64 // a bitmap by the top bits of those that met another in seen
+	equal []uint32   // tags that are in met
 }
 
-func (s *tagSet) reset(n int) {
-	size := 64
-	for size < 2*n {
-		size *= 2
-	}
-	if len(s.slots) != size && (len(s.slots) < size || size <= 1<<14 && len(s.slots) > 1<<16) {
-		s.slots, s.stamp = make([]uint64, size), 0
-	}
-	for s.shift = 0; 1<<(keyBits-s.shift) > len(s.slots) && s.shift < keyBits; {
-		s.shift++
-	}
-	if s.stamp++; s.stamp == 0 {
-		clear(s.slots)
-		s.stamp = 1
-	}
-}
+const mostSeen = 1 << 15 // words
 
-// add says that tag was there.
-func (s *tagSet) add(tag uint32) bool {
-	mask := uint32(len(s.slots) - 1)
-	v := uint64(s.stamp)<<32 | uint64(tag)
-	for i := tag >> s.shift & mask; ; i = (i + 1) & mask {
-		switch x := s.slots[i]; {
-		case uint32(x>>32) != s.stamp:
-			s.slots[i] = v
-			return false
-		case x == v:
+func (s *tagSet) twice(tags []uint32) bool {
+	words := 64
+	for words < len(tags)/2 && words < mostSeen { // 32 to 64 bits for each
+		words *= 2
+	}
+	if len(s.seen) < words {
+		s.seen = make([]uint64, words)
+	}
+	seen := s.seen[:words]
+	clear(seen)
+	met := false
+	for _, tag := range tags {
+		w, bit := &seen[tag>>6&uint32(len(seen)-1)], uint64(1)<<(tag%64)
+		if *w&bit != 0 {
+			if !met {
+				s.met, met = [64]uint64{}, true
+			}
+			top := tag >> (keyBits - 12)
+			s.met[top/64%64] |= 1 << (top % 64)
+		}
+		*w |= bit
+	}
+	if !met {
+		return false
+	}
+	s.equal = s.equal[:0]
+	for _, tag := range tags {
+		if top := tag >> (keyBits - 12); s.met[top/64%64]>>(top%64)&1 == 1 {
+			s.equal = append(s.equal, tag)
+		}
+	}
+	slices.Sort(s.equal)
+	for i := 1; i < len(s.equal); i++ {
+		if s.equal[i] == s.equal[i-1] {
 			return true
 		}
 	}
+	return false
 }

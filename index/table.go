@@ -152,6 +152,14 @@ func (b *bucket) set(i uint, tag, ref uint32, shared bool) {
 	put(&b[0], 0xff, i*8, uint64(tag>>homeBits|inUse)&0xff, false)
 }
 
+// copy makes entry j of b, which was never used, that of entry i of another bucket.
+func (b *bucket) copy(j uint, from *bucket, i uint) {
+	b[(1+j/2)%8] |= uint64(from.at(i)) << (j % 2 * 32)
+	b[(5+j/4)%8] |= from[(5+i/4)%8] >> (i % 4 * 16) & 0xffff << (j % 4 * 16)
+	b[7] |= uint64(from.home(i)) << (j * homeBits)
+	b[0] |= from[0] >> (i * 8) & 0xff << (j * 8)
+}
+
 // put changes a part of a word; readers may be there.
 func put(p *uint64, mask uint64, shift uint, v uint64, shared bool) {
 	v = *p&^(mask<<(shift%64)) | v<<(shift%64)

@@ -121,3 +121,33 @@ func (t *table) check(tt *testing.T, want map[uint32]uint32) {
 		}
 	}
 }
+
+// TestTwice compares tagSet with a map, for lists with and without a tag twice.
+func TestTwice(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var s tagSet
+	for _, n := range []int{1, 2, 9, 64, 500, 2000, 70000, 300} {
+		for round := range 50 {
+			tags, seen := make([]uint32, n), map[uint32]bool{}
+			for i := range tags {
+				for tags[i] = tagOf(r.Uint64()); seen[tags[i]]; {
+					tags[i] = tagOf(r.Uint64())
+				}
+				seen[tags[i]] = true
+			}
+			if s.twice(tags) {
+				t.Fatalf("%d tags: one is said to occur twice", n)
+			}
+			if n > 1 {
+				i := r.IntN(n)
+				tags[i] = tags[(i+1+r.IntN(n-1))%n]
+				if !s.twice(tags) {
+					t.Fatalf("%d tags: a tag that occurs twice isn't found", n)
+				}
+			}
+			if n > 10000 && round == 3 {
+				break
+			}
+		}
+	}
+}

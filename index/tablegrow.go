@@ -109,7 +109,13 @@ func (t *table) split(s *segment, tag uint32) {
 	for k := range s.e {
 		b := &s.e[k]
 		for m := b[0] & b.having(bit) & (inUse * everyByte); m != 0; m &= m - 1 {
-			to.add(b.tag(first(m)), b.at(first(m)), false)
+			i := first(m)
+			if j := free(to.e[k][0]); j != noSpot && b.home(i) == uint32(k) {
+				to.e[k].copy(j, b, i)
+				to.n++
+			} else {
+				to.add(b.tag(i), b.at(i), false)
+			}
 		}
 	}
 	t.point(tag, s.depth, s, to) // readers find them there before they are gone from s

@@ -39,15 +39,7 @@ func (w *work) duplicate(ev *kv.Event) bool {
 		return !ev.Root && ev.Handles[0] == ev.Parent
 	}
 	if len(ev.Handles) > 8 {
-		twice := false
-		w.tagged.reset(len(w.tags))
-		for _, tag := range w.tags {
-			if w.tagged.add(tag) {
-				twice = true
-				break
-			}
-		}
-		if !twice {
+		if !w.tagged.twice(w.tags) {
 			return !ev.Root && slices.Contains(ev.Handles, ev.Parent)
 		}
 	}
