@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -83,9 +84,13 @@ func (r *Replica) hand(k StreamMark, f *following) {
 		return
 	}
 	for _, rank := range k.Spoken {
-		if t := f.lookUp(rank); t != kv.NoTarget {
-			f.targets[rank] = t
+		t := f.lookUp(rank)
+		if t == kv.NoTarget {
+			clear(f.targets)
+			r.disown(k, fmt.Sprintf("the engine has no rank %d any more", rank))
+			return
 		}
+		f.targets[rank] = t
 	}
 	f.spoken, f.lower = true, k.Lower
 	f.machine.Resume(k.Seq)

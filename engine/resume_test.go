@@ -204,3 +204,48 @@ func TestHold(t *testing.T) {
 		rt.want(t, 0, kv.Exact, e.held)
 	})
 }
+
+// TestWarmRestartRanks: each rank stands for itself; one that the engine has no
+// more is forgotten.
+func TestWarmRestartRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		zero, one := w.engine(t, "10.0.0.1", 0, true), w.engine(t, "10.0.0.1", 1, true)
+		defer zero.stop()
+		defer one.stop()
+		all := &ranksOf{ranks: []*fakeEngine{zero, one}, sources: `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"},
+			"1":{"endpoint":"tcp://*:5558","replay_endpoint":"tcp://*:6558"}}`}
+		w.http["10.0.0.1:8000"] = all
+		r, rt, stop := run(t, w, Config{})
+		settle(3 * time.Second)
+		zero.store(1, 2)
+		one.store(3)
+		settle(time.Second)
+		k := keep(r, rt)
+		stop()
+		again := k.copy()
+
+		one.stop()
+		zero.store(4)
+		settle(3 * time.Second)
+		one.start(t)
+		one.store(5, 6)
+		_, stop = runFrom(t, w, Config{}, k)
+		settle(3 * time.Second)
+		k.rt.want(t, 0, kv.Exact, zero.held)
+		k.rt.want(t, 1, kv.Exact, one.held)
+		if !strings.Contains(k.rt.why[0], "continued") || strings.Contains(k.rt.why[1], "continued") {
+			t.Errorf("%q, %q", k.rt.why[0], k.rt.why[1])
+		}
+		stop()
+
+		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
+		_, stop = runFrom(t, w, Config{}, again)
+		defer stop()
+		settle(3 * time.Second)
+		again.rt.want(t, 0, kv.Exact, zero.held)
+		if len(again.rt.held[1]) != 0 {
+			t.Errorf("a rank that is gone: %v", again.rt.held[1])
+		}
+	})
+}
