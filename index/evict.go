@@ -7,7 +7,7 @@ import "kvasir/kv"
 func (ix *Index) bytes() int64 {
 	return int64(ix.rows.inUse-ix.retiredRows)*rowBytes + // retired ones are as good as free
 		int64(ix.rows.ndetails-uint32(len(ix.rows.detailsF)))*64 +
-		ix.tables.bytes + ix.sets.size +
+		ix.tables.bytes + ix.headTables.bytes + ix.sets.size +
 		int64(len(ix.aliasOf))*aliasBytes + int64(len(ix.copies))*copyBytes + int64(ix.slidNames)*slidBytes + ix.pageMemory
 }
 

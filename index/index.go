@@ -40,7 +40,8 @@ type Index struct {
 	queue atomic.Int32 // who waits for mu
 
 	mu          sync.Mutex // over everything below, and all writes
-	tables      segments   // memory of heads and names
+	tables      segments   // memory of names
+	headTables  segments   // memory of heads, which readers find closer together
 	common      table      // name that several lanes use -> slot
 	byAlias     map[laneHandle]slot
 	aliasOf     map[laneSlot]kv.Handle
@@ -77,7 +78,7 @@ func New(c Config) *Index {
 		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},
 	}
 	ix.rows.init()
-	ix.heads.init(&ix.tables, true)
+	ix.heads.init(&ix.headTables, true)
 	ix.common.init(&ix.tables, false)
 	ix.sets.init()
 	for l := maxLanes - 1; l >= 0; l-- {

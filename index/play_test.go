@@ -206,7 +206,7 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 	}
 	for step := 0; len(p.b) > 0; step++ {
 		if less { // at most a handful of rows fit, whatever the tape
-			ix.cfg.MaxBytes = ix.tables.bytes + 12*rowBytes + 4096
+			ix.cfg.MaxBytes = ix.tables.bytes + ix.headTables.bytes + 12*rowBytes + 4096
 			if p.one(3) {
 				ix.evict(0)
 			}
@@ -354,15 +354,15 @@ func (ix *Index) check(t *testing.T) {
 	if detached != ix.detached {
 		t.Fatalf("%d detached rows, counted %d", ix.detached, detached)
 	}
-	inTables, bytes := ix.common.n, ix.common.bytes()+ix.heads.bytes()
+	inTables, bytes := ix.common.n, ix.common.bytes()
 	for _, l := range ix.lanes {
 		if l != nil {
 			inTables += l.names.n
 			bytes += l.names.bytes()
 		}
 	}
-	if bytes != ix.tables.bytes {
-		t.Fatalf("tables of %d bytes, counted %d", ix.tables.bytes, bytes)
+	if bytes != ix.tables.bytes || ix.heads.bytes() != ix.headTables.bytes {
+		t.Fatalf("tables of %d and %d bytes, counted %d and %d", ix.tables.bytes, ix.headTables.bytes, bytes, ix.heads.bytes())
 	}
 	if blocks != ix.blocks || names != inTables || rows != ix.heads.n || rows > ix.rows.inUse {
 		t.Fatalf("%d blocks, %d names, %d rows; counted %d, %d, %d (in use %d)", ix.blocks, inTables, ix.heads.n, blocks, names, rows, ix.rows.inUse)

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// segments is the memory of the tables of an index.
+// segments is the memory of tables.
 type segments struct {
 	fresh []bucket   // not used yet
-	free  [][]bucket // whole segments, to be cleared
+	heads []segment  // for them, side by side
+	free  []*segment // whole ones, to be used again
 	bytes int64      // of all segments and directories that are in use
 }
 
@@ -23,19 +24,22 @@ const (
 // take returns a segment of empty buckets.
 func (m *segments) take(buckets int, depth uint) *segment {
 	m.bytes += int64(bucketBytes * buckets)
-	s := &segment{depth: depth}
+	var s *segment
 	switch k := len(m.free); {
 	case buckets < segBuckets:
-		s.e = make([]bucket, buckets)
+		s = &segment{e: make([]bucket, buckets)}
 	case k > 0:
-		s.e, m.free = m.free[k-1], m.free[:k-1]
+		s, m.free = m.free[k-1], m.free[:k-1]
+		s.n = 0
 	default:
 		if len(m.fresh) == 0 {
-			m.fresh = make([]bucket, segBatch*segBuckets)
+			m.fresh, m.heads = make([]bucket, segBatch*segBuckets), make([]segment, segBatch)
 		}
-		s.e, m.fresh = m.fresh[:segBuckets:segBuckets], m.fresh[segBuckets:]
+		s = &m.heads[0]
+		s.e, m.fresh, m.heads = m.fresh[:segBuckets:segBuckets], m.fresh[segBuckets:], m.heads[1:]
 	}
 	clear(s.e) // fresh pages too: a page that is written first faults once, one that is read first twice
+	s.depth = depth
 	return s
 }
 
@@ -43,7 +47,7 @@ func (m *segments) take(buckets int, depth uint) *segment {
 func (m *segments) drop(s *segment, shared bool) {
 	m.bytes -= int64(bucketBytes * len(s.e))
 	if !shared && len(s.e) == segBuckets && len(m.free) < maxFreeSegs {
-		m.free = append(m.free, s.e)
+		m.free = append(m.free, s)
 	}
 }
 
