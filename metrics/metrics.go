@@ -29,6 +29,7 @@ type Parts struct {
 	Index   func() index.Stats
 	Blocks  func(t kv.Target) [kv.NumTiers]int64 // what the index has of t, by tier
 	Events  func() Events
+	Kept    func() Kept // nil: the index isn't kept over a restart
 	Version string
 	Now     func() time.Time
 }
@@ -46,6 +47,14 @@ type Events struct {
 	Forgets       uint64 // times that all about a target was forgotten
 	Malformed     uint64 // events or batches
 	Unknown       uint64 // events of unknown types
+}
+
+// Kept is what became of keeping the index in a file.
+type Kept struct {
+	Last   time.Time // that it worked; zero: not yet
+	Bytes  int64     // then
+	Took   time.Duration
+	Failed uint64
 }
 
 // Handler serves the figures in Prometheus's text format.
@@ -103,6 +112,14 @@ var (
 	indexSkipped   = desc("index_skipped_total", "Blocks of events that made no prefix, by reason.", "reason")
 )
 
+// Metrics of the index's snapshot.
+var (
+	keptAt     = desc("index_snapshot_timestamp_seconds", "When what the index believes was last written to its file.")
+	keptBytes  = desc("index_snapshot_bytes", "Size of that file.")
+	keptTook   = desc("index_snapshot_duration_seconds", "How long writing it took; engines' events waited meanwhile.")
+	keptFailed = desc("index_snapshot_failed_total", "Times that it could not be written.")
+)
+
 // Metrics of replicas and targets.
 var (
 	replicaUp    = desc("replica_up", "1 if the replica takes requests.", "replica")
@@ -150,6 +167,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.tokens(out)
 	c.local(out)
 	c.index(out)
+	c.kept(out)
 	c.fleet(out)
 	if c.p.Events != nil {
 		e := c.p.Events()
@@ -210,6 +228,19 @@ func (c *collector) local(out sink) {
 			demoted = 1
 		}
 		out.gauge(tokenDemoted, demoted, name)
+	}
+}
+
+func (c *collector) kept(out sink) {
+	if c.p.Kept == nil {
+		return
+	}
+	k := c.p.Kept()
+	out.count(keptFailed, k.Failed)
+	if !k.Last.IsZero() {
+		out.gauge(keptAt, float64(k.Last.UnixMilli())/1e3)
+		out.gauge(keptBytes, float64(k.Bytes))
+		out.gauge(keptTook, k.Took.Seconds())
 	}
 }
 

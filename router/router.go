@@ -44,7 +44,10 @@ type Router struct {
 	library *library // nil: no tokens are made here
 	seed    kv.Seed
 
-	layout    sync.Mutex // over targets changing hands, and writing whose blocks are whose
+	layout sync.Mutex // over targets changing hands, and writing whose blocks are whose
+	keptMu sync.Mutex
+	kept   metrics.Kept // guarded by keptMu
+
 	followers []*follower
 	listener  *engine.Listener // nil: no engine dials us
 	front     *http.Server
@@ -205,7 +208,7 @@ func (r *Router) adminHandler() http.Handler {
 		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf, Forget: r.forget,
 		Metrics: metrics.Handler(metrics.Parts{
 			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
-			Blocks: r.blocks, Events: r.streamEvents,
+			Blocks: r.blocks, Events: r.streamEvents, Kept: r.keptStats(),
 		}),
 	})
 }
@@ -396,7 +399,7 @@ func (r *Router) streamOf(t kv.Target) any {
 	}
 	rank := row.Rank(t)
 	for _, s := range f.replica.Stats() {
-		if s.Rank == rank {
+		if s.Rank == row.FirstRank+rank || len(row.Targets) == 1 {
 			return map[string]uint64{
 				"batches": s.Seq.Applied, "events": s.Wire.Events, "gaps": s.Seq.Gaps, "duplicates": s.Seq.Duplicates,
 				"restarts": s.Seq.Restarts, "replays": s.Seq.Replays, "replays_failed": s.Seq.Failed,

@@ -17,6 +17,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
+	"kvasir/metrics"
 )
 
 // A file of Config.IndexSnapshot is a magic number, the length of a JSON text
@@ -65,11 +66,30 @@ func (r *Router) keepIndex() {
 	}
 	began := time.Now()
 	size, err := writeWhole(r.cfg.IndexSnapshot, r.writeIndex)
+	r.keptMu.Lock()
+	if err != nil {
+		r.kept.Failed++
+	} else {
+		r.kept.Last, r.kept.Bytes, r.kept.Took = time.Now(), size, time.Since(began)
+	}
+	r.keptMu.Unlock()
 	if err != nil {
 		r.log.Warn("what the index believes can't be kept", "file", r.cfg.IndexSnapshot, "err", err)
 		return
 	}
 	r.log.Info("kept what the index believes", "file", r.cfg.IndexSnapshot, "bytes", size, "took", time.Since(began).Round(time.Millisecond))
+}
+
+// keptStats returns what became of it, nil if it isn't configured.
+func (r *Router) keptStats() func() metrics.Kept {
+	if r.cfg.IndexSnapshot == "" {
+		return nil
+	}
+	return func() metrics.Kept {
+		r.keptMu.Lock()
+		defer r.keptMu.Unlock()
+		return r.kept
+	}
 }
 
 // keepIndexEvery does so again and again, for a router that is killed.

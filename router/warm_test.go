@@ -187,6 +187,11 @@ func TestWarmRestartAfterKill(t *testing.T) {
 		f.ask(words(160, 1000*i), "")
 	}
 	<-done
+	var text string
+	f.get("/metrics", &text)
+	if !strings.Contains(text, "kvasir_index_snapshot_timestamp_seconds ") || !strings.Contains(text, "kvasir_index_snapshot_failed_total 0\n") {
+		t.Error("the metrics don't say that a snapshot was written")
+	}
 	old, err := os.ReadFile(f.file)
 	if err != nil {
 		t.Fatal(err)
