@@ -134,7 +134,7 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 		if to < len(hs) {
 			ix.ask(l, w.tags[to:min(to+ix.ahead, len(hs))])
 		}
-		if to-from > 1 {
+		if to-from > 1 || prev.pos() == rowSlots-1 {
 			ix.approachHeads(prev, hs[from:to])
 		}
 		ix.freeNames(u, hs, from, to, r)
