@@ -64,6 +64,7 @@ type Machine struct {
 	appliedEpoch uint64  // the connection that delivered, or a replay during it
 	process      float64 // when the publisher's process began, 0: not known
 	observed     bool    // it was looked up since the connection was made
+	seenLive     uint64  // follows the highest number that came live on this connection
 	dupRun       int     // duplicates in ascending order
 	lastDup      uint64
 	loaded       bool // from a snapshot, and not confirmed yet
@@ -127,7 +128,7 @@ func (m *Machine) Opened(now time.Time) {
 func (m *Machine) Connected(epoch uint64, now time.Time) {
 	m.up, m.epoch, m.upSince = true, epoch, now
 	m.dropHold()
-	m.sawMore = false
+	m.sawMore, m.seenLive = false, 0
 	m.retries = 0
 	if m.started && m.next == 0 { // known, but nothing was published yet
 		m.unstart(m.trust.why)
@@ -170,6 +171,7 @@ func (m *Machine) Live(epoch uint64, b Batch, now time.Time) {
 	} else {
 		m.wait(b, now)
 	}
+	m.seenLive = max(m.seenLive, after(b.Seq))
 	m.probeWait = m.cfg.ProbeAfter
 	m.probeAt = now.Add(m.probeWait)
 	m.publish(now)

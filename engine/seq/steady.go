@@ -62,6 +62,10 @@ func (m *Machine) restartSign(b Batch) string {
 	case b.Time > m.lastTime && m.lastTime > 0:
 		return fmt.Sprintf("engine restarted: batch %d is younger than %d", b.Seq, before(m.next))
 	}
+	if b.Seq >= m.seenLive { // for the first time: a replay was faster
+		m.dupRun = 0
+		return ""
+	}
 	if m.dupRun > 0 && b.Seq == after(m.lastDup) {
 		m.dupRun++
 	} else {
@@ -83,7 +87,7 @@ func (m *Machine) restart(why string, b *Batch, now time.Time) {
 	m.sawMore = false
 	m.forget(why)
 	m.unstart(why)
-	m.process = 0
+	m.process, m.seenLive = 0, 0
 	switch {
 	case m.cfg.Replay:
 		if b != nil {
