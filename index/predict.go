@@ -49,8 +49,12 @@ func (ix *Index) dispatched(t *target, ev *kv.Event, r *Result) {
 // is a chain from its first block on.
 func (ix *Index) predict(t *target, l *lane, hs []kv.Hash, r *Result) {
 	first := t.primary()
-	prev := atRoot
+	prev, asked := atRoot, 0
 	for i := 0; i < len(hs); {
+		if i >= asked {
+			asked = i + 4*rowSlots
+			ix.approachHeads(prev, hs[i:min(asked, len(hs))])
+		}
 		s := ix.find(prev, hs[i])
 		if s == 0 {
 			room := rowSlots
@@ -71,45 +75,84 @@ func (ix *Index) predict(t *target, l *lane, hs []kv.Hash, r *Result) {
 			continue
 		}
 		n := ix.same(s, hs[i:])
-		for k := range slot(n) {
-			id := ix.setOf(s + k)
-			if first != nil && ix.sets.mask(id, first.id)&inGPU != 0 {
-				r.Copies++
-			} else if ix.sets.mask(id, l.id) != 0 {
-				ix.addCopy(l, s+k, inGPU)
-				r.Copies++
-			} else {
-				ix.setMask(l, s+k, inGPU)
-				l.recount(0, inGPU, 1)
-				r.Stored++
-			}
+		for k := 0; k < n; {
+			k += ix.predictRange(first, l, s+slot(k), n-k, r)
 		}
 		prev = s + slot(n) - 1
 		i += n
 	}
 }
 
+// predictRange predicts the first of n blocks from s on, and those behind it that
+// have the same holders. It returns how many that are.
+func (ix *Index) predictRange(first, l *lane, s slot, n int, r *Result) int {
+	id := ix.setOf(s)
+	n = ix.alike(s, n, id)
+	switch {
+	case first != nil && ix.sets.mask(id, first.id)&inGPU != 0:
+		r.Copies += int32(n)
+	case ix.sets.mask(id, l.id) != 0:
+		for k := range slot(n) {
+			ix.addCopy(l, s+k, inGPU)
+		}
+		r.Copies += int32(n)
+	case id == 0:
+		n = 1
+		ix.setMask(l, s, inGPU)
+		l.recount(0, inGPU, 1)
+		r.Stored++
+	default:
+		to := ix.sets.with(id, l.id, inGPU)
+		ix.sets.hold(to, n)
+		ix.putSets(s.row(), s.pos(), s.pos()+n, to)
+		ix.sets.release(id, n, &ix.epochs)
+		l.near(s.row())
+		l.recount(0, inGPU, n)
+		r.Stored += int32(n)
+	}
+	return n
+}
+
+// alike returns how many of n slots from s on are held by set id, as s is.
+func (ix *Index) alike(s slot, n int, id uint32) int {
+	for k := 1; k < n; k++ {
+		if ix.setOf(s+slot(k)) != id {
+			return k
+		}
+	}
+	return n
+}
+
 func (ix *Index) unpredict(l *lane, hs []kv.Hash, r *Result) {
 	prev := atRoot
-	for _, h := range hs {
-		s := ix.find(prev, h)
+	for i := 0; i < len(hs); {
+		s := ix.find(prev, hs[i])
 		// The row may go with its last block, but only when nobody needs it:
 		// the next find then looks for a head.
 		prev = s
 		if s == 0 || ix.mask(s, l) == 0 {
 			r.Unknown++
+			i++
 			continue
 		}
-		if ix.takeCopy(l, s, inGPU) {
+		n := 1
+		_, m := ix.rows.at(s.row())
+		if m.extra|m.alias == 0 {
+			id := ix.setOf(s)
+			n = ix.alike(s, ix.same(s, hs[i:]), id)
+			ix.loseRange(l, s.row(), s.pos(), s.pos()+n, id, nil)
+			r.Removed += int32(n)
+		} else if ix.takeCopy(l, s, inGPU) {
 			r.Kept++
-			continue
+		} else {
+			r.Removed++
+			l.recount(inGPU, 0, 1)
+			ix.setMask(l, s, 0)
 		}
-		r.Removed++
-		l.recount(inGPU, 0, 1)
-		ix.setMask(l, s, 0)
-		if _, m := ix.rows.at(s.row()); m.fill.Load() == 0 {
+		if prev += slot(n) - 1; m.fill.Load() == 0 {
 			prev = 0
 		}
+		i += n
 	}
 }
 

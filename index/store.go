@@ -138,8 +138,7 @@ func (ix *Index) storeRun(u *run, prev slot, parent kv.Hash, tokens []uint32, un
 			ix.approachHeads(prev, hs[from:to])
 		}
 		ix.freeNames(u, hs, from, to, r)
-		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil &&
-			(l.t.pred == nil || l.t.pred.count[kv.GPU] == 0)
+		plain := u.live == nil && u.chunk == 1 && len(l.t.lanes) == 1 && l.limits[u.tier] == nil
 		prev = ix.storeBlocks(u, prev, hs[:to], from, plain, r)
 		if to < len(hs) && ix.yield() {
 			// Others may have evicted what was just stored: then what follows is
@@ -181,7 +180,7 @@ func (ix *Index) storeBlocks(u *run, prev slot, hs []kv.Hash, i int, plain bool,
 			continue
 		}
 		n := ix.same(s, hs[i:])
-		if !(plain && ix.joinRow(u, s, i, n, r)) {
+		if !(plain && (ix.joinRow(u, s, i, n, r) || ix.settle(u, s, i, n, from, r))) {
 			for k := range n {
 				if u.live == nil || u.live[i+k] {
 					ix.hold(u, s+slot(k), u.handles[i+k], u.plane(i+k), r)
@@ -317,18 +316,53 @@ func (ix *Index) joinRow(u *run, s slot, i, n int, r *Result) bool {
 			return false
 		}
 	}
+	if m.extra != 0 && l.t.pred != nil {
+		return false // perhaps it is predicted for several requests
+	}
 	if ix.open(l, s.row()); m.named != 1<<n-1 {
 		return false
 	}
-	old := m.sets.Load()
-	id := ix.sets.with(old, l.id, planeOf(u.tier, false))
-	ix.sets.hold(id, n)
-	m.sets.Store(id)
-	ix.sets.release(old, n, &ix.epochs)
+	ix.admit(u, s.row(), 0, n, m.sets.Load())
 	m.used.Store(usedMatched) // by another target
 	l.near(s.row())
 	l.count[u.tier] += int64(n)
 	r.Stored += int32(n)
+	return true
+}
+
+// admit makes l a holder of slots lo to hi-1 of a row, which set old holds, and
+// ends the prediction of these blocks.
+func (ix *Index) admit(u *run, row uint32, lo, hi int, old uint32) {
+	l, n, from := u.l, hi-lo, old
+	if p := l.t.pred; p != nil && u.tier == kv.GPU {
+		if m := ix.sets.mask(old, p.id); m != 0 {
+			from = ix.sets.with(old, p.id, 0)
+			p.recount(m, 0, n)
+		}
+	}
+	ix.sets.hold(from, 1)
+	id := ix.sets.with(from, l.id, planeOf(u.tier, false))
+	ix.sets.hold(id, n)
+	ix.sets.release(from, 1, &ix.epochs)
+	ix.putSets(row, lo, hi, id)
+	ix.sets.release(old, n, &ix.epochs)
+}
+
+// settle stores n blocks in slots from s on that were predicted, have no names yet
+// and are held by the same lanes, if that is how it is.
+func (ix *Index) settle(u *run, s slot, i, n, from int, r *Result) bool {
+	_, m := ix.rows.at(s.row())
+	l, lo, hi := u.l, s.pos(), s.pos()+n
+	id := ix.setOf(s)
+	if u.tier != kv.GPU || l.t.pred == nil || (m.named|m.alias|m.extra)>>lo&(1<<n-1) != 0 ||
+		ix.sets.mask(id, l.t.pred.id) == 0 || ix.sets.mask(id, l.id) != 0 {
+		return false
+	}
+	if ix.alike(s, n, id) < n {
+		return false
+	}
+	ix.admit(u, s.row(), lo, hi, id)
+	ix.name(u, s, i, n, from, true, r)
 	return true
 }
 

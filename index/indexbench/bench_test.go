@@ -94,3 +94,38 @@ func BenchmarkStoreOne(b *testing.B) {
 	slices.Sort(stores) // the undisturbed ones, on a machine that others use too
 	b.ReportMetric(float64(stores[b.N/10].Nanoseconds())/float64(len(one)), "p10-ns/event")
 }
+
+// BenchmarkDispatch is the life of 1,200 blocks in a fleet: predicted when their
+// request is dispatched, stored when the engine says so, removed; and the same
+// prediction taken back.
+func BenchmarkDispatch(b *testing.B) {
+	ix, f := filled(b)
+	all, at := f.events[0], small.Blocks*2/5
+	remove := kv.Event{Kind: kv.Removed, Target: all.Target, Handles: slices.Clone(all.Handles[at:])}
+	slices.Reverse(remove.Handles)
+	store := all
+	store.Root, store.Parent, store.Handles, store.Tokens = false, all.Handles[at-1], all.Handles[at:], all.Tokens[at*blockSize:]
+	hashes := seed.Extend(nil, seed.Root(kv.Key{}, blockSize), all.Tokens, blockSize, nil)
+	predict := kv.Event{Source: kv.Dispatch, Target: all.Target, Hashes: hashes}
+	unpredict := predict
+	unpredict.Kind = kv.Removed
+	b.ResetTimer()
+	var times [4][]time.Duration
+	for range b.N {
+		for i, ev := range []*kv.Event{&remove, &predict, &unpredict, &predict, &store} {
+			from := time.Now()
+			ix.Apply(ev)
+			if i < 3 {
+				times[i] = append(times[i], time.Since(from))
+			} else if i == 4 {
+				times[3] = append(times[3], time.Since(from))
+			}
+		}
+	}
+	for i, what := range []string{"", "predict", "unpredict", "store"} {
+		if i > 0 {
+			slices.Sort(times[i])
+			b.ReportMetric(float64(times[i][b.N/10].Nanoseconds())/1e3, "p10-"+what+"-us")
+		}
+	}
+}
