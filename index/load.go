@@ -44,7 +44,7 @@ type snapshotReader struct {
 	b      []byte // rest of the frame
 	bad    error
 	lanes  []*lane
-	nodes  map[*lane][]int32
+	pages  map[*lane][]pageRef // by number, 0 for those left out
 	n      [4]int
 	before []member // holders of the slot before
 }
@@ -105,7 +105,7 @@ func (s *snapshotReader) read() error {
 	if _, err := io.ReadFull(s.r, magic); err != nil || string(magic) != snapshotMagic {
 		return fmt.Errorf("not a snapshot of an index: begins with %q, want %q", magic, snapshotMagic)
 	}
-	s.nodes = map[*lane][]int32{}
+	s.pages = map[*lane][]pageRef{}
 	for first := true; ; first = false {
 		kind, err := s.next()
 		if err != nil {
@@ -137,7 +137,7 @@ func (s *snapshotReader) read() error {
 				s.fail("pages of a lane without pages")
 			}
 			for len(s.b) > 0 {
-				s.page(l)
+				s.run(l)
 			}
 		case 'R':
 			for len(s.b) > 0 {
@@ -264,17 +264,45 @@ func (s *snapshotReader) name(l *lane) {
 	}
 }
 
-func (s *snapshotReader) page(l *lane) {
-	parent := s.below(uint64(len(s.nodes[l]))+1, "parent page")
-	path, before, name := kv.Hash(s.u64()), kv.Hash(s.u64()), kv.Handle(s.u64())
+// run reads pages that follow each other.
+func (s *snapshotReader) run(l *lane) {
+	before := s.below(uint64(len(s.pages[l]))+1, "page before")
+	at, root := pageRef(0), kv.Hash(0)
+	if before == 0 {
+		root = kv.Hash(s.u64())
+	} else {
+		at = s.pages[l][before-1]
+	}
+	n := s.below(uint64(l.pages.per)+1, "pages of a run")
+	if n == 0 {
+		s.fail("a run without pages")
+	}
+	for i := range n {
+		out := i > 0 && at == 0 || i == 0 && before > 0 && at == 0 // and so what lies below
+		at = s.page(l, at, root, out)
+		if s.bad != nil {
+			return
+		}
+		s.pages[l] = append(s.pages[l], at)
+	}
+	s.ix.account(l.pages)
+	s.n[2]++
+}
+
+// page reads a page that follows page at or, if that is 0, a root. It returns 0 if
+// the page is left out.
+func (s *snapshotReader) page(l *lane, at pageRef, root kv.Hash, out bool) pageRef {
 	var c [kv.NumTiers]int32
+	held, name := false, kv.Handle(0)
 	for t := range c {
 		c[t] = s.copies()
+		held = held || c[t] > 0
 	}
-	if l == nil {
-		return
+	if held {
+		name = kv.Handle(s.u64())
 	}
-	tokens := make([]uint32, l.page)
+	p := l.pages
+	tokens := make([]uint32, p.size)
 	for i := range tokens {
 		tokens[i] = uint32(s.below(1<<32, "token"))
 	}
@@ -282,29 +310,33 @@ func (s *snapshotReader) page(l *lane) {
 	for i := range extras {
 		extras[i].Digest = s.u64()
 	}
-	s.n[2]++
-	if s.bad != nil {
-		return
+	ix := s.ix
+	tag := ix.keyOf(name)
+	if s.bad != nil || out || held && p.named(tag, name) != 0 || s.full() || ix.pageMemory > ix.cfg.MaxBytes/2 ||
+		p.store.used >= maxStrips || p.index.n >= maxPageEntries {
+		return 0
 	}
-	p := l.pages
-	up := int32(0)
-	if parent > 0 {
-		if up = s.nodes[l][parent-1]; up == 0 { // left out, and so what lies below
-			s.nodes[l] = append(s.nodes[l], 0)
-			return
+	if at == 0 {
+		if at = ix.root(p, root); at == 0 {
+			at = ix.newRoot(p, root)
 		}
 	}
-	held := c != [kv.NumTiers]int32{}
-	if p.byPath[path] != 0 || held && p.byName[name] != 0 || s.full() || s.ix.pageMemory > s.ix.cfg.MaxBytes/2 {
-		s.nodes[l] = append(s.nodes[l], 0)
-		return
+	if ix.next(p, at, tokens, extras) != 0 {
+		return 0
 	}
-	at := s.ix.addPage(l, up, path, before, tokens, 0, extras)
-	s.nodes[l] = append(s.nodes[l], at)
+	at = ix.addPage(p, at, tokens, extras)
 	if held {
-		p.byName[name] = at
-		p.nodes[at].name, p.nodes[at].n = name, c
+		st := p.at(at.strip())
+		p.names(at.strip())[at.place()] = name
+		p.index.insert(tag, uint32(at))
+		for t, n := range c {
+			if n > 0 {
+				st.held[t] |= 1 << at.place()
+				p.setSeveral(at, kv.Tier(t), n)
+			}
+		}
 	}
+	return at
 }
 
 func (s *snapshotReader) row() {
@@ -426,31 +458,6 @@ func (s *snapshotReader) finish() {
 		if l.page == 0 {
 			continue
 		}
-		for at, e := range l.pages.ends {
-			e.missing = [kv.NumTiers]int8{}
-			up := at
-			for range l.pages.per {
-				for t, n := range l.pages.nodes[up].n {
-					if n == 0 {
-						e.missing[t]++
-					}
-				}
-				up = l.pages.nodes[up].parent
-			}
-		}
-		for at := int32(1); int(at) < len(l.pages.nodes); at++ {
-			if e := l.pages.ends[at]; e != nil {
-				for t := kv.GPU; t < kv.NumTiers; t++ {
-					if e.missing[t] == 0 {
-						s.ix.holdChunk(l, at, e, t)
-					}
-				}
-			}
-		}
-		for at := int32(len(l.pages.nodes)) - 1; at > 0; at-- {
-			if l.pages.byPath[l.pages.nodes[at].path] == at {
-				s.ix.prune(l, at)
-			}
-		}
+		s.ix.finishPages(l)
 	}
 }

@@ -171,7 +171,7 @@ func (ix *Index) join(l *lane, handles []kv.Handle, r *Result) {
 // knows says that l holds a block or page named h.
 func (ix *Index) knows(l *lane, h kv.Handle) bool {
 	if l.page != 0 {
-		return l.pages.held(h)
+		return l.pages.named(ix.keyOf(h), h) != 0
 	}
 	return ix.resolve(l, h) != 0
 }

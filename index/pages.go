@@ -1,6 +1,10 @@
 package index
 
-import "kvasir/kv"
+import (
+	"slices"
+
+	"kvasir/kv"
+)
 
 // Engines with small pages (SGLang: 1 to 16 tokens) would need an entry for
 // every few tokens. Their pages are collected, along the parent chain, into
@@ -8,75 +12,71 @@ import "kvasir/kv"
 // held while all of its pages are. Pages form a tree, so that branches share what
 // they have in common, also inside a chunk; a page that is not held stays only
 // while something held lies below it.
+//
+// Pages lie in strips (pagestrip.go). One table (pagetable.go) finds what belongs
+// to a lane: pages by name, the strip that continues a path by its first page, the
+// first fork after a page, roots, and the last chunk in a row of the index.
 type pages struct {
 	size    int // tokens of a page
 	per     int // pages of a chunk
-	nodes   []pageNode
-	tokens  []uint32 // size for each node
-	free    []int32
-	byName  map[kv.Handle]int32 // held pages
-	byPath  map[kv.Hash]int32   // all pages
-	bySlot  map[slot]int32      // ends of held chunks
-	ends    map[int32]*chunkEnd // pages that end a chunk
-	digests map[int32][]uint64  // extras of a page
+	store   stripStore
+	index   pageTable
+	digests map[pageRef][]uint64 // extras of a page
+	extras  int                  // in digests
+	copies  map[uint64]int32     // where there are several, by pageRef<<2 | tier
+	counted int64                // in Index.pageMemory
+
+	refs   []pageRef // scratch
+	tokbuf []uint32
+	hashes []kv.Hash
 }
 
-// A pageNode is a page at the end of its path from the root. Node 0 is none.
-type pageNode struct {
-	name   kv.Handle
-	path   kv.Hash // of all tokens up to here, page by page
-	before kv.Hash // of the chunk before the one that the page is in
-	parent int32
-	child  int32 // first child in the same chunk; prev and next link siblings
-	next   int32
-	prev   int32
-	kids   int32 // children, also those that begin the next chunk
-	n      [kv.NumTiers]int32
-	pos    uint8 // in its chunk
+// pageBytes is what a page of n tokens costs, about, with what finds it.
+func pageBytes(n int) int64 {
+	per := ChainSize(n) / n
+	return stripBytes(per, n)/int64(per) + entryBytes + 2
 }
 
-func (n *pageNode) held() bool { return n.n != [kv.NumTiers]int32{} }
-
-type chunkEnd struct {
-	hash    kv.Hash
-	slot    slot // valid while the chunk is held in any tier
-	missing [kv.NumTiers]int8
-}
-
-// pageBytes is what a page of n tokens costs, about, with the maps that find it.
-func pageBytes(n int) int64 { return int64(80 + 4*n + 48 + 8) }
+const (
+	digestBytes = 64 // of an entry of digests, about, and 8 for each digest
+)
 
 func (l *lane) setPage(size int32) {
 	l.page, l.pages = size, nil
 	if size > 0 {
 		n := int(size)
-		l.pages = &pages{
-			size: n, per: ChainSize(n) / n, nodes: make([]pageNode, 1), tokens: make([]uint32, n),
-			byName: map[kv.Handle]int32{}, byPath: map[kv.Hash]int32{}, bySlot: map[slot]int32{},
-			ends: map[int32]*chunkEnd{}, digests: map[int32][]uint64{},
-		}
+		l.pages = &pages{size: n, per: ChainSize(n) / n, digests: map[pageRef][]uint64{}, copies: map[uint64]int32{}}
 	}
 }
 
-func (p *pages) held(h kv.Handle) bool { return p.byName[h] != 0 }
+// bytes is what the pages take; free strips are as good as free.
+func (p *pages) bytes() int64 {
+	return int64(p.store.used)*stripBytes(p.per, p.size) + p.index.bytes() +
+		int64(len(p.digests))*digestBytes + int64(p.extras)*8 + int64(len(p.copies))*copyBytes
+}
 
-func (p *pages) count() int { return len(p.nodes) - 1 - len(p.free) }
+// account brings pageMemory in line with p.
+func (ix *Index) account(p *pages) {
+	b := p.bytes()
+	ix.pageMemory += b - p.counted
+	p.counted = b
+}
 
 // regenerate starts l anew with another page size: the engine has restarted.
 func (ix *Index) regenerate(l *lane, page int32, r *Result) {
 	ix.dropOrphans(&l.t.orphans, func(o *orphan) bool { return o.l == l }, r)
-	ix.sweep(l, 1<<planes-1)
 	ix.forgetPages(l)
+	ix.sweep(l, 1<<planes-1)
 	for _, a := range l.limits {
 		a.reset()
 	}
 	l.setPage(page)
 }
 
-// forgetPages forgets the pages of l, whose chunks were swept already or will be.
+// forgetPages forgets the pages of l, whose chunks will be swept.
 func (ix *Index) forgetPages(l *lane) {
 	if l.pages != nil {
-		ix.pageMemory -= int64(l.pages.count()) * pageBytes(l.pages.size)
+		ix.pageMemory -= l.pages.counted
 		l.setPage(l.page)
 	}
 }
@@ -85,364 +85,218 @@ func (ix *Index) forgetPages(l *lane) {
 func (ix *Index) storePages(u *run, ev *kv.Event, r *Result) bool {
 	p := u.l.pages
 	if ev.Root {
-		ix.storePageRun(u, 0, ix.cfg.Seed.Root(ev.Key, p.size), ix.cfg.Seed.Root(ev.Key, p.size*p.per), ev.Tokens, ev.Extras, r)
+		ix.storePageRun(u, 0, ix.cfg.Seed.Root(ev.Key, p.size*p.per), ev.Tokens, ev.Extras, r)
 		return true
 	}
-	parent := p.byName[ev.Parent]
+	parent := p.named(ix.keyOf(ev.Parent), ev.Parent)
 	if parent == 0 {
 		return false
 	}
-	ix.storePageRun(u, parent, p.nodes[parent].path, 0, ev.Tokens, ev.Extras, r)
+	ix.storePageRun(u, parent, 0, ev.Tokens, ev.Extras, r)
 	return true
 }
 
 func (ix *Index) joinPages(u *run, o *orphan, r *Result) {
-	parent := u.l.pages.byName[o.parent]
-	ix.storePageRun(u, parent, u.l.pages.nodes[parent].path, 0, o.tokens, o.extras, r)
+	ix.storePageRun(u, u.l.pages.named(ix.keyOf(o.parent), o.parent), 0, o.tokens, o.extras, r)
 }
 
-func (ix *Index) storePageRun(u *run, parent int32, path, root kv.Hash, tokens []uint32, extras []kv.Extra, r *Result) {
-	l, p := u.l, u.l.pages
-	l.t.work.hashes = ix.cfg.Seed.Extend(l.t.work.hashes[:0], path, tokens, p.size, extras)
-	paths := l.t.work.hashes
+// storePageRun stores pages after page parent or, if that is 0, at the root with
+// the given hash. work has the tags of their names.
+func (ix *Index) storePageRun(u *run, parent pageRef, root kv.Hash, tokens []uint32, extras []kv.Extra, r *Result) {
+	l, p, tags := u.l, u.l.pages, u.l.t.work.tags
+	if p.index.n+2*len(u.handles) > maxPageEntries || p.store.used+len(u.handles) > maxStrips {
+		r.skip(Full, len(u.handles))
+		return
+	}
 	live := func(i int) bool { return u.live == nil || u.live[i] }
-	for i, h := range u.handles {
-		if n := p.byName[h]; n != 0 && live(i) && p.nodes[n].path != paths[i] {
+	at := parent
+	if at == 0 {
+		at = ix.root(p, root)
+	}
+	known := ix.follow(p, at, tokens, extras)
+	lost := false
+	for i, h := range u.handles { // names of this run that other pages have are free now
+		if i%maxAhead == 0 {
+			ix.sink = p.index.touch(tags[i:min(i+maxAhead, len(tags))])
+		}
+		if n := p.named(tags[i], h); n != 0 && live(i) && (i >= len(known) || known[i] != n) {
 			ix.losePage(l, n, kv.GPU, kv.NumTiers-1)
 			r.Rebound++
+			lost = true
 		}
 	}
-	for i := range paths {
-		at := p.byPath[paths[i]]
-		if at == 0 {
-			at = ix.addPage(l, parent, paths[i], root, tokens[i*p.size:(i+1)*p.size], i, extras)
+	if lost {
+		if parent == 0 {
+			at = ix.root(p, root)
 		}
-		parent = at
-		if live(i) {
-			ix.holdPage(u, at, u.handles[i], r)
+		known = ix.follow(p, at, tokens, extras)
+	}
+	if at == 0 {
+		at = ix.newRoot(p, root)
+	}
+	first := pageRef(0) // newly held of the pages in at's strip
+	for i, h := range u.handles {
+		last := at
+		if i < len(known) {
+			at = known[i]
+		} else {
+			at = ix.addPage(p, at, tokens[i*p.size:(i+1)*p.size], takeExtras(&extras, i))
+		}
+		if at.strip() != last.strip() {
+			ix.holdBelow(l, first, u.tier)
+			first = 0
+		}
+		if live(i) && ix.holdPage(u, at, tags[i], h, r) && first == 0 {
+			first = at
 		}
 	}
-	ix.prune(l, parent)
+	ix.holdBelow(l, first, u.tier)
+	ix.prune(l, at.strip())
+	if cap(p.refs) > 1<<14 {
+		p.refs = nil
+	}
 	ix.age(l, u.tier, r)
+	ix.account(p)
 }
 
-// addPage makes a page below parent; root is what the first chunk chains to.
-func (ix *Index) addPage(l *lane, parent int32, path, root kv.Hash, tokens []uint32, i int, extras []kv.Extra) int32 {
-	p := l.pages
-	n := pageNode{path: path, parent: parent, before: root}
-	if parent != 0 {
-		up := &p.nodes[parent]
-		up.kids++
-		n.pos = up.pos + 1
-		if n.before = up.before; int(n.pos) == p.per {
-			n.pos, n.before = 0, p.ends[parent].hash
+// takeExtras returns the extras of page i and steps over those of pages before.
+func takeExtras(extras *[]kv.Extra, i int) []kv.Extra {
+	es := *extras
+	for len(es) > 0 && es[0].Block < i {
+		es = es[1:]
+	}
+	n := 0
+	for n < len(es) && es[n].Block == i {
+		n++
+	}
+	*extras = es[n:]
+	return es[:n]
+}
+
+// follow returns, of the pages after at that have the given content, those that
+// exist.
+func (ix *Index) follow(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) []pageRef {
+	p.refs = p.refs[:0]
+	for i := 0; at != 0 && len(tokens) >= p.size; i++ {
+		if at = ix.next(p, at, tokens[:p.size], takeExtras(&extras, i)); at != 0 {
+			p.refs = append(p.refs, at)
+		}
+		tokens = tokens[p.size:]
+	}
+	return p.refs
+}
+
+// next returns the page after at that has the given content, or 0.
+func (ix *Index) next(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
+	s, place := p.at(at.strip()), at.place()
+	if place+1 < s.end && p.same(s, at+1, tokens, extras) {
+		return at + 1
+	}
+	if int(place) == p.per-1 && s.kids == 0 || int(place) < p.per-1 && s.forks>>place&1 == 0 {
+		return 0
+	}
+	for k := p.index.seek(ix.childKey(at, tokens, extras)); ; {
+		c := pageRef(k.next())
+		if c == 0 {
+			return 0
+		}
+		if s := p.at(c.strip()); s.flags&stripRoot == 0 && s.from == c.place() && p.before(s) == at && p.same(s, c, tokens, extras) {
+			return c
 		}
 	}
-	at := int32(len(p.nodes))
-	if k := len(p.free); k > 0 {
-		at = p.free[k-1]
-		p.free = p.free[:k-1]
-	} else {
-		p.nodes = append(p.nodes, pageNode{})
-		p.tokens = append(p.tokens, tokens...)
+}
+
+// same says that page at, of strip s, has the given content.
+func (p *pages) same(s *strip, at pageRef, tokens []uint32, extras []kv.Extra) bool {
+	if !slices.Equal(p.tokens(at), tokens) {
+		return false
 	}
-	ix.pageMemory += pageBytes(p.size)
-	copy(p.tokens[int(at)*p.size:], tokens)
+	if s.flags&stripExtra == 0 {
+		return len(extras) == 0
+	}
+	return slices.EqualFunc(p.digests[at], extras, func(d uint64, e kv.Extra) bool { return d == e.Digest })
+}
+
+// addPage makes a page after page at, which doesn't exist yet: at the end of at's
+// strip, or in a new one.
+func (ix *Index) addPage(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
+	s, place := p.at(at.strip()), at.place()
+	page := at + 1
+	if int(place) == p.per-1 || place+1 != s.end {
+		from := uint8(0)
+		if int(place) != p.per-1 {
+			from = place + 1
+		}
+		page = refAt(p.newStrip(at, from), from)
+		p.index.insert(ix.childKey(at, tokens, extras), uint32(page))
+		if from == 0 {
+			s.kids++
+		} else {
+			ix.linkFork(p, at, page.strip())
+		}
+		s = p.at(page.strip())
+	}
+	s.end++
+	copy(p.tokens(page), tokens)
 	for _, e := range extras {
-		if e.Block == i {
-			p.digests[at] = append(p.digests[at], e.Digest)
-		}
+		s.flags |= stripExtra
+		p.digests[page] = append(p.digests[page], e.Digest)
+		p.extras++
 	}
-	if n.pos > 0 {
-		n.next = p.nodes[parent].child
-		if n.next != 0 {
-			p.nodes[n.next].prev = at
-		}
-		p.nodes[parent].child = at
+	if p.complete(s) {
+		s.hash = ix.chunkHash(p, page.strip())
 	}
-	p.nodes[at] = n
-	p.byPath[path] = at
-	if int(n.pos) == p.per-1 {
-		p.ends[at] = ix.endChunk(p, at)
-	}
-	return at
+	return page
 }
 
-// endChunk computes the block that page at completes.
-func (ix *Index) endChunk(p *pages, at int32) *chunkEnd {
-	e := &chunkEnd{}
+// chunkHash computes the block that ends in strip n.
+func (ix *Index) chunkHash(p *pages, n uint32) kv.Hash {
+	s := p.at(n)
+	flags, end := s.flags, s.end
+	var tokens []uint32
+	if s.from == 0 {
+		tokens = p.store.slabs[n/slabStrips].tokens[int(n%slabStrips)*p.per*p.size:][:p.per*p.size]
+	} else {
+		tokens = slices.Grow(p.tokbuf[:0], p.per*p.size)[:p.per*p.size]
+		p.tokbuf = tokens
+		for m := n; ; m, end = s.up, s.from {
+			s = p.at(m)
+			flags |= s.flags
+			for k := s.from; k < end; k++ {
+				copy(tokens[int(k)*p.size:], p.tokens(refAt(m, k)))
+			}
+			if s.from == 0 {
+				break
+			}
+		}
+	}
 	var extras []kv.Extra
-	tokens := make([]uint32, p.per*p.size)
-	before := p.nodes[at].before
+	if flags&stripExtra != 0 {
+		extras = p.chunkExtras(n)
+	}
+	p.hashes = ix.cfg.Seed.Extend(p.hashes[:0], p.at(s.up).hash, tokens, len(tokens), extras)
+	return p.hashes[0]
+}
+
+// chunkExtras returns the extras of the pages of the chunk that ends in strip n.
+func (p *pages) chunkExtras(n uint32) (extras []kv.Extra) {
+	at := refAt(n, uint8(p.per-1))
 	for k := p.per - 1; k >= 0; k-- {
-		copy(tokens[k*p.size:], p.tokens[int(at)*p.size:int(at+1)*p.size])
 		var own []kv.Extra
 		for _, d := range p.digests[at] {
 			own = append(own, kv.Extra{Digest: chunkDigest(d, k)})
 		}
 		extras = append(own, extras...)
-		for t, n := range p.nodes[at].n {
-			if n == 0 {
-				e.missing[t]++
-			}
+		if s := p.at(at.strip()); at.place() == s.from {
+			at = p.before(s)
+		} else {
+			at--
 		}
-		at = p.nodes[at].parent
 	}
-	e.hash = ix.cfg.Seed.Extend(nil, before, tokens, len(tokens), extras)[0]
-	return e
+	return extras
 }
 
 // chunkDigest is the digest, within a chunk, of an extra of its page k. What an
 // extra's digest covers is relative to its page, so prompts with such content
 // match only up to the chunk before.
 func chunkDigest(d uint64, k int) uint64 { return d ^ uint64(k+1)*0x9e3779b97f4a7c15 }
-
-// holdPage makes l hold page at by name h in the run's tier.
-func (ix *Index) holdPage(u *run, at int32, h kv.Handle, r *Result) {
-	l, p := u.l, u.l.pages
-	n := &p.nodes[at]
-	if n.held() && n.name != h {
-		r.Rebound++
-		n.kids++ // stays
-		ix.losePage(l, at, kv.GPU, kv.NumTiers-1)
-		n.kids--
-	}
-	n.name = h
-	p.byName[h] = at
-	if a := l.limits[u.tier]; a != nil {
-		a.touch(h, l.t.events)
-	}
-	if n.n[u.tier] > 0 {
-		r.Copies++
-		if !u.reused && int(n.n[u.tier]) < ix.cfg.MaxCopies {
-			n.n[u.tier]++
-		}
-		return
-	}
-	r.Stored++
-	n.n[u.tier] = 1
-	p.below(at, func(end int32) {
-		e := p.ends[end]
-		if e.missing[u.tier]--; e.missing[u.tier] == 0 {
-			ix.holdChunk(l, end, e, u.tier)
-		}
-	})
-}
-
-// below calls f for every page that ends a chunk which page at is part of.
-func (p *pages) below(at int32, f func(end int32)) {
-	if int(p.nodes[at].pos) == p.per-1 {
-		f(at)
-		return
-	}
-	for c := p.nodes[at].child; c != 0; c = p.nodes[c].next {
-		p.below(c, f)
-	}
-}
-
-// losePage takes page at out of the tiers from first to last, and out of the
-// tree if nothing needs it any more.
-func (ix *Index) losePage(l *lane, at int32, first, last kv.Tier) {
-	p := l.pages
-	n := &p.nodes[at]
-	for t := first; t <= last; t++ {
-		if n.n[t] == 0 {
-			continue
-		}
-		n.n[t] = 0
-		if a := l.limits[t]; a != nil {
-			a.forget(n.name)
-		}
-		p.below(at, func(end int32) {
-			e := p.ends[end]
-			if e.missing[t] == 0 {
-				ix.loseChunk(l, end, e, t)
-			}
-			e.missing[t]++
-		})
-	}
-	if !n.held() {
-		if p.byName[n.name] == at {
-			delete(p.byName, n.name)
-		}
-		ix.prune(l, at)
-	}
-}
-
-// prune frees page at and the pages above it that nothing needs.
-func (ix *Index) prune(l *lane, at int32) {
-	p := l.pages
-	for at != 0 {
-		n := &p.nodes[at]
-		if n.held() || n.kids > 0 {
-			return
-		}
-		if n.pos > 0 {
-			if n.prev != 0 {
-				p.nodes[n.prev].next = n.next
-			} else {
-				p.nodes[n.parent].child = n.next
-			}
-			if n.next != 0 {
-				p.nodes[n.next].prev = n.prev
-			}
-		}
-		delete(p.byPath, n.path)
-		delete(p.ends, at)
-		delete(p.digests, at)
-		p.free = append(p.free, at)
-		ix.pageMemory -= pageBytes(p.size)
-		up := n.parent
-		*n = pageNode{}
-		if up != 0 {
-			p.nodes[up].kids--
-		}
-		at = up
-	}
-}
-
-// holdChunk makes l hold the block that page end completes.
-func (ix *Index) holdChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
-	old := uint8(0)
-	if e.slot == 0 {
-		s := ix.chunkSlot(l, end, e, inGPU<<t)
-		if _, taken := l.pages.bySlot[s]; taken {
-			return // two paths to one block: only a forged snapshot has that
-		}
-		e.slot = s
-		l.pages.bySlot[s] = end
-	} else {
-		old = ix.mask(e.slot, l)
-	}
-	now := old | inGPU<<t
-	ix.setMask(l, e.slot, now)
-	l.recount(old, now, 1)
-	if t == kv.GPU {
-		ix.fact(l.t, e.slot)
-	}
-}
-
-func (ix *Index) loseChunk(l *lane, end int32, e *chunkEnd, t kv.Tier) {
-	if e.slot == 0 {
-		return
-	}
-	old := ix.mask(e.slot, l)
-	now := old &^ (inGPU << t)
-	l.recount(old, now, 1)
-	s := e.slot
-	if now == 0 {
-		delete(l.pages.bySlot, s)
-		e.slot = 0
-	}
-	ix.setMask(l, s, now)
-}
-
-// chunkSlot finds or makes the slot of the block that page end completes, from
-// the nearest block before it that l holds on. A new slot is held in plane.
-func (ix *Index) chunkSlot(l *lane, end int32, e *chunkEnd, plane uint8) slot {
-	p := l.pages
-	prev := atRoot
-	var between []kv.Hash // from the nearest to the farthest
-	for at := p.chunkBefore(end); at != 0; at = p.chunkBefore(at) {
-		b := p.ends[at]
-		if b.slot != 0 {
-			prev = b.slot
-			break
-		}
-		between = append(between, b.hash)
-	}
-	for i := len(between) - 1; i >= 0; i-- {
-		prev = ix.find(prev, between[i])
-	}
-	if s := ix.find(prev, e.hash); s != 0 {
-		return s
-	}
-	s := ix.create(prev, ix.place(prev), []kv.Hash{e.hash}, single(l.id, plane))
-	l.near(s.row())
-	return s
-}
-
-// chunkBefore returns the page that ends the chunk before end's, or 0.
-func (p *pages) chunkBefore(end int32) int32 {
-	for range p.per {
-		end = p.nodes[end].parent
-	}
-	return end
-}
-
-func (ix *Index) pagePlaceholder(l *lane, ev *kv.Event, r *Result) {
-	u := run{l: l, tier: ev.Tier, handles: ev.Handles, chunk: 1, reused: ev.Reused}
-	for _, h := range ev.Handles {
-		if at := l.pages.byName[h]; at != 0 {
-			ix.holdPage(&u, at, h, r)
-		} else {
-			r.skip(NoTokens, 1)
-		}
-	}
-	ix.age(l, ev.Tier, r)
-}
-
-func (ix *Index) removedPages(l *lane, ev *kv.Event, r *Result) {
-	p := l.pages
-	for i, h := range ev.Handles {
-		left := told(ev, i)
-		at := p.byName[h]
-		if at == 0 || p.nodes[at].n[ev.Tier] == 0 {
-			if !ix.removedOrphan(l, h, ev.Tier, left, r) {
-				r.Unknown++
-			}
-			continue
-		}
-		n := &p.nodes[at]
-		switch {
-		case left > 0:
-			n.n[ev.Tier] = min(left, int32(ix.cfg.MaxCopies))
-		case left < 0 && !l.t.cfg.Copies.drops() && n.n[ev.Tier] > 1:
-			n.n[ev.Tier]--
-		default:
-			r.Removed++
-			ix.losePage(l, at, ev.Tier, ev.Tier)
-			continue
-		}
-		r.Kept++
-	}
-}
-
-func (ix *Index) dropPage(l *lane, h kv.Handle, t kv.Tier) {
-	if at := l.pages.byName[h]; at != 0 {
-		ix.losePage(l, at, t, t)
-	}
-}
-
-// clearPages forgets the pages that l holds in a tier.
-func (ix *Index) clearPages(l *lane, t kv.Tier) (n int) {
-	for _, at := range l.pages.byName {
-		if l.pages.nodes[at].n[t] == 0 {
-			continue
-		}
-		ix.losePage(l, at, t, t)
-		if n++; n%1024 == 0 {
-			ix.yield()
-		}
-	}
-	return n
-}
-
-// evictChunk forgets the pages of the block in slot s, which l is to lose.
-func (ix *Index) evictChunk(l *lane, s slot) {
-	p := l.pages
-	at, ok := p.bySlot[s]
-	if !ok {
-		return
-	}
-	var members []int32
-	for range p.per {
-		members = append(members, at)
-		at = p.nodes[at].parent
-	}
-	for _, at := range members {
-		if p.nodes[at].held() {
-			ix.losePage(l, at, kv.GPU, kv.NumTiers-1)
-		}
-	}
-}

@@ -17,12 +17,14 @@ import (
 //	H  version, digest of the seed (8 bytes)
 //	L  lanes: each target, group, kind, window, block size, page size
 //	S  names of a sliding lane: lane, then handle and a count for each tier
-//	P  pages of a lane: lane, then pages, parents first: each the number of the
-//	   parent (0: none, 1: the first page of the lane), path and chunk before (8
-//	   bytes each), handle, copies for each tier, tokens, number of extras, extras
+//	P  pages of a lane: lane, then runs of pages, parents first: each the number of
+//	   the page before (1: the first page of the lane; 0: none, then follow 8 bytes
+//	   of what the first chunk chains to) and the number of pages, then of each page
+//	   the copies for each tier, the handle if there are any, tokens, number of
+//	   extras, extras
 //	R  rows: each depth<<1 | it begins at the root, n, n hashes, then of each slot
 //	   its holders
-//	E  how many lanes, names, pages and rows there are
+//	E  how many lanes, names, runs of pages and rows there are
 //
 // Holders of a slot are one more than their number, then each (lane, planes,
 // handle, extra copies for each plane); 0 stands for the holders of the slot
@@ -30,7 +32,7 @@ import (
 // out: what is not in a snapshot is not believed.
 const (
 	snapshotMagic   = "kvasirix"
-	snapshotVersion = 1
+	snapshotVersion = 2
 	maxFrame        = 1 << 21 // a row with 4,096 holders of each slot fits
 	frameTarget     = 1 << 15 // a frame is closed when it is that long
 )
@@ -89,7 +91,7 @@ type snapshotWriter struct {
 	err   error
 	order []*lane
 	index [maxLanes]int // of a lane in order, plus 1
-	n     [4]int        // lanes, names, pages, rows
+	n     [4]int        // lanes, names, runs of pages, rows
 }
 
 func (s *snapshotWriter) u(v uint64)   { s.b = binary.AppendUvarint(s.b, v) }
@@ -237,53 +239,70 @@ func (s *snapshotWriter) pages(i int, l *lane) {
 	if p == nil {
 		return
 	}
-	number := make([]uint32, len(p.nodes))
-	next := uint32(0)
-	var path []int32
-	for at := int32(1); int(at) < len(p.nodes); at++ {
-		if p.byPath[p.nodes[at].path] != at {
-			continue // free
+	number := make([]uint32, len(p.store.slabs)*slabStrips) // of the first page of a strip
+	next := uint32(1)
+	var path []uint32
+	for n := range uint32(len(number)) {
+		if p.peek(n) == nil {
+			continue
 		}
 		if len(s.out) >= frameTarget {
 			s.breathe()
-			if p.byPath[p.nodes[at].path] != at {
+			if p.peek(n) == nil {
 				continue
 			}
 		}
-		for up := at; up != 0 && number[up] == 0; up = p.nodes[up].parent {
+		for up := n; number[up] == 0 && p.at(up).flags&stripRoot == 0; up = p.at(up).up {
 			path = append(path, up)
 		}
 		for len(path) > 0 {
 			up := path[len(path)-1]
 			path = path[:len(path)-1]
-			next++
 			number[up] = next
+			next += uint32(p.at(up).end - p.at(up).from)
 			if len(s.b) >= frameTarget {
 				s.flush('P')
 			}
 			if len(s.b) == 0 {
 				s.u(uint64(i))
 			}
-			n := &p.nodes[up]
-			s.u(uint64(number[n.parent]))
-			s.u64(uint64(n.path))
-			s.u64(uint64(n.before))
-			s.u64(uint64(n.name))
-			for t, c := range n.n {
-				if l.limits[t] != nil {
-					c = 0
-				}
-				s.u(uint64(c))
-			}
-			for _, tok := range p.tokens[int(up)*p.size : int(up+1)*p.size] {
-				s.u(uint64(tok))
-			}
-			s.u(uint64(len(p.digests[up])))
-			for _, d := range p.digests[up] {
-				s.u64(d)
-			}
-			s.n[2]++
+			s.strip(l, up, number)
 		}
 	}
 	s.flush('P')
+}
+
+// strip writes the pages of strip n.
+func (s *snapshotWriter) strip(l *lane, n uint32, number []uint32) {
+	p := l.pages
+	st := p.at(n)
+	at := p.before(st)
+	if up := p.at(at.strip()); up.flags&stripRoot != 0 {
+		s.u(0)
+		s.u64(uint64(up.hash))
+	} else {
+		s.u(uint64(number[at.strip()] + uint32(at.place()-up.from)))
+	}
+	s.u(uint64(st.end - st.from))
+	for k := st.from; k < st.end; k++ {
+		at, held := refAt(n, k), false
+		for t := kv.GPU; t < kv.NumTiers; t++ {
+			c := int32(0)
+			if l.limits[t] == nil && st.held[t]>>k&1 == 1 {
+				c, held = p.several(at, t), true
+			}
+			s.u(uint64(c))
+		}
+		if held {
+			s.u64(uint64(p.names(n)[k]))
+		}
+		for _, tok := range p.tokens(at) {
+			s.u(uint64(tok))
+		}
+		s.u(uint64(len(p.digests[at])))
+		for _, d := range p.digests[at] {
+			s.u64(d)
+		}
+	}
+	s.n[2]++
 }

@@ -1,0 +1,207 @@
+package index
+
+import "kvasir/kv"
+
+// Keys of a pageTable: names have the tag of the handle (31 bits), everything else
+// has bit 31 set. All references of a table can be looked at, whatever they are
+// for, and whether one is what was looked for shows in the strip itself; so it
+// does no harm that keys of different things may meet.
+const (
+	notName  = 1 << 31
+	keyMul   = 0x9e3779b97f4a7c15
+	childMul = 0xbf58476d1ce4e5b9
+	forkMul  = 0x94d049bb133111eb
+	rootMul  = 0xd6e8feb86659fd93
+	rowMul   = 0xa0761d6478bd642f
+)
+
+func (ix *Index) pageKey(x uint64) uint32 {
+	return uint32(mum(x^ix.secret, keyMul)>>32) | notName
+}
+
+// childKey finds the strip that follows page at and begins with a page of the
+// given content.
+func (ix *Index) childKey(at pageRef, tokens []uint32, extras []kv.Extra) uint32 {
+	x := mum(uint64(at)^ix.secret, childMul)
+	for _, t := range tokens {
+		x = mum(x^uint64(t)^ix.secret, childMul)
+	}
+	for _, e := range extras {
+		x = mum(x^e.Digest, keyMul)
+	}
+	return ix.pageKey(x)
+}
+
+func (ix *Index) forkKey(at pageRef) uint32 { return ix.pageKey(mum(uint64(at)^ix.secret, forkMul)) }
+func (ix *Index) rootKey(h kv.Hash) uint32  { return ix.pageKey(mum(uint64(h)^ix.secret, rootMul)) }
+func (ix *Index) rowKey(row uint32) uint32  { return ix.pageKey(mum(uint64(row)^ix.secret, rowMul)) }
+
+// named returns the held page named h, with h's tag, or 0.
+func (p *pages) named(tag uint32, h kv.Handle) pageRef {
+	for k := p.index.seek(tag); ; {
+		at := pageRef(k.next())
+		if at == 0 {
+			return 0
+		}
+		if p.names(at.strip())[at.place()] == h && p.at(at.strip()).any()>>at.place()&1 == 1 {
+			return at
+		}
+	}
+}
+
+// root returns the end of the root whose first chunks chain to h, or 0.
+func (ix *Index) root(p *pages, h kv.Hash) pageRef {
+	for k := p.index.seek(ix.rootKey(h)); ; {
+		at := pageRef(k.next())
+		if at == 0 {
+			return 0
+		}
+		if s := p.at(at.strip()); s.flags&stripRoot != 0 && s.hash == h {
+			return at
+		}
+	}
+}
+
+func (ix *Index) newRoot(p *pages, h kv.Hash) pageRef {
+	end := uint8(p.per)
+	n := p.newStrip(0, end)
+	s := p.at(n)
+	s.flags |= stripRoot
+	s.hash = h
+	at := refAt(n, end-1)
+	p.index.insert(ix.rootKey(h), uint32(at))
+	return at
+}
+
+// The forks after a page are linked; the first has an entry in the table.
+
+// siblings returns the forks after and before fork n, which follow the same page.
+func (p *pages) siblings(n uint32) (next, prev uint32) {
+	v := p.names(n)[0]
+	return uint32(v), uint32(v >> 32)
+}
+
+func (p *pages) setSiblings(n, next, prev uint32) {
+	p.names(n)[0] = kv.Handle(uint64(prev)<<32 | uint64(next))
+}
+
+// fork returns the first fork after page at, or 0.
+func (ix *Index) fork(p *pages, at pageRef) uint32 {
+	if p.at(at.strip()).forks>>at.place()&1 == 0 {
+		return 0
+	}
+	for k := p.index.seek(ix.forkKey(at)); ; {
+		c := pageRef(k.next())
+		if c == 0 {
+			return 0
+		}
+		if s := p.at(c.strip()); s.flags&stripRoot == 0 && s.from > 0 && p.before(s) == at {
+			if _, prev := p.siblings(c.strip()); prev == 0 {
+				return c.strip()
+			}
+		}
+	}
+}
+
+// linkFork makes strip n the first fork after page at.
+func (ix *Index) linkFork(p *pages, at pageRef, n uint32) {
+	key, first := ix.forkKey(at), ix.fork(p, at)
+	p.setSiblings(n, first, 0)
+	if first == 0 {
+		p.at(at.strip()).forks |= 1 << at.place()
+		p.index.insert(key, uint32(refAt(n, 0)))
+		return
+	}
+	next, _ := p.siblings(first)
+	p.setSiblings(first, next, n)
+	p.index.replace(key, uint32(refAt(first, 0)), uint32(refAt(n, 0)))
+}
+
+// unlinkFork is linkFork undone.
+func (ix *Index) unlinkFork(p *pages, at pageRef, n uint32) {
+	next, prev := p.siblings(n)
+	switch {
+	case prev != 0:
+		_, before := p.siblings(prev)
+		p.setSiblings(prev, next, before)
+	case next != 0:
+		p.index.replace(ix.forkKey(at), uint32(refAt(n, 0)), uint32(refAt(next, 0)))
+	default:
+		p.index.delete(ix.forkKey(at), uint32(refAt(n, 0)))
+		p.at(at.strip()).forks &^= 1 << at.place()
+	}
+	if next != 0 {
+		after, _ := p.siblings(next)
+		p.setSiblings(next, after, prev)
+	}
+}
+
+// rowEnd returns the strip of the last chunk that the lane holds in a row, or 0.
+// The chunks before it in the row lie before it on its path.
+func (ix *Index) rowEnd(p *pages, row uint32) uint32 {
+	for k := p.index.seek(ix.rowKey(row)); ; {
+		at := pageRef(k.next())
+		if at == 0 {
+			return 0
+		}
+		if s := p.at(at.strip()); s.slot.row() == row {
+			return at.strip()
+		}
+	}
+}
+
+// tookSlot notes that the chunk that ends in strip n is in its slot now.
+func (ix *Index) tookSlot(p *pages, n uint32) {
+	s := p.at(n)
+	switch last := ix.rowEnd(p, s.slot.row()); {
+	case last == n || last == 0:
+		p.index.insert(ix.rowKey(s.slot.row()), uint32(refAt(n, 0)))
+	case p.at(last).slot < s.slot:
+		p.index.replace(ix.rowKey(s.slot.row()), uint32(refAt(last, 0)), uint32(refAt(n, 0)))
+	}
+}
+
+// leaveSlot is tookSlot undone.
+func (ix *Index) leaveSlot(p *pages, n uint32) {
+	s := p.at(n)
+	row := s.slot.row()
+	if ix.rowEnd(p, row) == n {
+		before := n
+		for range s.slot.pos() {
+			if before = p.chunkBefore(before); before == 0 || p.at(before).slot.row() == row {
+				break
+			}
+		}
+		if before != 0 && before != n && p.at(before).slot.row() == row {
+			p.index.replace(ix.rowKey(row), uint32(refAt(n, 0)), uint32(refAt(before, 0)))
+		} else {
+			p.index.delete(ix.rowKey(row), uint32(refAt(n, 0)))
+		}
+	}
+	s.slot = 0
+}
+
+// inSlot returns the strip whose chunk is in slot at, or 0.
+func (ix *Index) inSlot(p *pages, at slot) uint32 {
+	n := ix.rowEnd(p, at.row())
+	for range rowSlots {
+		if n == 0 || p.at(n).slot == at {
+			return n
+		}
+		n = p.chunkBefore(n)
+	}
+	return 0
+}
+
+// chunkBefore returns the strip in which the chunk before that of strip n ends, or
+// 0.
+func (p *pages) chunkBefore(n uint32) uint32 {
+	s := p.at(n)
+	for s.from > 0 {
+		s = p.at(s.up)
+	}
+	if p.at(s.up).flags&stripRoot != 0 {
+		return 0
+	}
+	return s.up
+}

@@ -1,0 +1,152 @@
+package index
+
+// grow makes room in s, the segment of key: another piece, or two segments.
+func (t *pageTable) grow(s *pageSegment, key uint32) {
+	if s.k < maxPieces {
+		s.addPiece()
+		return
+	}
+	if s.depth == maxPageBits {
+		panic("index: a table of pages overflows") // maxPageEntries excludes it
+	}
+	if s.depth == t.bits {
+		double := make([]*pageSegment, 2*len(t.dir))
+		for i := range double {
+			double[i] = t.dir[i/2]
+		}
+		t.dir = double
+		t.bits++
+	}
+	var half [2][]uint64
+	for j := range s.k {
+		for _, e := range s.piece[j] {
+			if e != 0 {
+				side := uint32(e>>32) << 1 << s.depth >> 31
+				half[side] = append(half[side], e)
+			}
+		}
+	}
+	t.point(key, s.depth, build(half[0], s.depth+1), build(half[1], s.depth+1))
+}
+
+// point makes the entries of the directory that agree with key in depth bits,
+// which are neighbours, lead to lo and, the second half of them, to hi.
+func (t *pageTable) point(key uint32, depth uint, lo, hi *pageSegment) {
+	span := 1 << (t.bits - depth)
+	first := int(uint64(key<<1)>>(32-depth)) * span
+	for i := range span {
+		if i < (span+1)/2 {
+			t.dir[first+i] = lo
+		} else {
+			t.dir[first+i] = hi
+		}
+	}
+}
+
+// build returns a segment of the entries, with as many pieces as they need.
+func build(es []uint64, depth uint) *pageSegment {
+	for k := max(1, (len(es)+pieceBuilt-1)/pieceBuilt); ; k++ {
+		s := &pageSegment{n: len(es), k: min(k, maxPieces), depth: depth}
+		for _, e := range es {
+			s.fill[s.of(uint32(e>>32))]++
+		}
+		if k < maxPieces && s.crowded() {
+			continue
+		}
+		for j := range s.k {
+			s.piece[j] = new(piece)
+		}
+		for _, e := range es {
+			s.piece[s.of(uint32(e>>32))].put(e)
+		}
+		return s
+	}
+}
+
+// crowded says that a piece has more than it should.
+func (s *pageSegment) crowded() bool {
+	for _, n := range s.fill[:s.k] {
+		if n > pieceMost {
+			return true
+		}
+	}
+	return false
+}
+
+// addPiece gives s another piece, and moves there what belongs there.
+func (s *pageSegment) addPiece() {
+	k := s.k
+	to := new(piece)
+	s.piece[k] = to
+	for j, p := range s.piece[:k] {
+		for b := range uint32(pieceBuckets) {
+			e := p.bucket(b)
+			for i := uint32(0); i < bucketSize && e[i] != 0; {
+				if x := e[i]; jump[k+1][sliceOf(uint32(x>>32))] == uint8(k) {
+					p.remove(b, i)
+					s.fill[j]--
+					to.put(x)
+					s.fill[k]++
+				} else {
+					i++
+				}
+			}
+		}
+	}
+	s.k++
+}
+
+// shrink takes back what s, the segment of key, doesn't need after a deletion:
+// the last piece, or one of two half segments; of an empty table all.
+func (t *pageTable) shrink(s *pageSegment, key uint32) {
+	if t.n == 0 {
+		*t = pageTable{}
+		return
+	}
+	if s.k > 1 && s.n <= (s.k-1)*pieceShrink {
+		s.dropPiece()
+		return
+	}
+	if s.depth == 0 || s.k > maxPieces/4 {
+		return
+	}
+	other := t.segment(key ^ 1<<(31-s.depth))
+	if other.depth != s.depth || other.k > maxPieces/4 {
+		return
+	}
+	es := make([]uint64, 0, s.n+other.n)
+	for _, from := range [2]*pageSegment{s, other} {
+		for _, p := range from.piece[:from.k] {
+			for _, e := range p {
+				if e != 0 {
+					es = append(es, e)
+				}
+			}
+		}
+	}
+	one := build(es, s.depth-1)
+	t.point(key, one.depth, one, one)
+}
+
+// dropPiece spreads the last piece of s over the others, unless one of them would
+// be too full.
+func (s *pageSegment) dropPiece() {
+	k := s.k - 1
+	last, fill := s.piece[k], s.fill
+	for _, e := range last {
+		if e != 0 {
+			if j := jump[k][sliceOf(uint32(e>>32))]; fill[j] < pieceMost {
+				fill[j]++
+			} else {
+				return
+			}
+		}
+	}
+	fill[k] = 0
+	s.k, s.fill, s.piece[k] = k, fill, nil
+	for _, e := range last {
+		if e != 0 {
+			s.piece[s.of(uint32(e>>32))].put(e)
+		}
+	}
+}
