@@ -181,24 +181,6 @@ func (ix *Index) prune(l *lane, n uint32) {
 	}
 }
 
-// unlink takes strip n from the page that it follows.
-func (ix *Index) unlink(p *pages, n uint32) {
-	s := p.at(n)
-	at, first := p.before(s), refAt(n, s.from)
-	var extras []kv.Extra
-	if s.flags&stripExtra != 0 {
-		for _, d := range p.digests[first] {
-			extras = append(extras, kv.Extra{Digest: d})
-		}
-	}
-	p.index.delete(ix.childKey(at, p.tokens(first), extras), uint32(first))
-	if s.from == 0 {
-		p.at(s.up).kids--
-	} else {
-		ix.unlinkFork(p, at, n)
-	}
-}
-
 // holdChunk makes l hold the block that ends in strip n.
 func (ix *Index) holdChunk(l *lane, n uint32, t kv.Tier) {
 	p := l.pages

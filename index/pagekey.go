@@ -73,6 +73,56 @@ func (ix *Index) newRoot(p *pages, h kv.Hash) pageRef {
 	return at
 }
 
+// link makes the strip that begins with page first, which has the given content,
+// follow page at.
+func (ix *Index) link(p *pages, at, first pageRef, tokens []uint32, extras []kv.Extra) {
+	s := p.at(at.strip())
+	if first.place() == 0 {
+		if s.kids == 0 {
+			s.kids = first.strip()
+			s.flags |= stripOnly
+			return
+		}
+		if s.flags&stripOnly != 0 {
+			only := refAt(s.kids, 0)
+			p.index.insert(ix.childKey(at, p.tokens(only), p.extrasAt(only)), uint32(only))
+			s.kids = 1
+			s.flags &^= stripOnly
+		}
+		s.kids++
+	} else {
+		ix.linkFork(p, at, first.strip())
+	}
+	p.index.insert(ix.childKey(at, tokens, extras), uint32(first))
+}
+
+// unlink is link undone for strip n.
+func (ix *Index) unlink(p *pages, n uint32) {
+	s := p.at(n)
+	at, first := p.before(s), refAt(n, s.from)
+	if s.from == 0 {
+		if up := p.at(s.up); up.flags&stripOnly != 0 {
+			up.kids = 0
+			up.flags &^= stripOnly
+			return
+		}
+		p.at(s.up).kids--
+	} else {
+		ix.unlinkFork(p, at, n)
+	}
+	p.index.delete(ix.childKey(at, p.tokens(first), p.extrasAt(first)), uint32(first))
+}
+
+// extrasAt returns the extras of page at.
+func (p *pages) extrasAt(at pageRef) (extras []kv.Extra) {
+	if p.at(at.strip()).flags&stripExtra != 0 {
+		for _, d := range p.digests[at] {
+			extras = append(extras, kv.Extra{Digest: d})
+		}
+	}
+	return extras
+}
+
 // The forks after a page are linked; the first has an entry in the table.
 
 // siblings returns the forks after and before fork n, which follow the same page.

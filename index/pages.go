@@ -192,7 +192,13 @@ func (ix *Index) next(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) 
 	if place+1 < s.end && p.same(s, at+1, tokens, extras) {
 		return at + 1
 	}
-	if int(place) == p.per-1 && s.kids == 0 || int(place) < p.per-1 && s.forks>>place&1 == 0 {
+	switch {
+	case int(place) < p.per-1 && s.forks>>place&1 == 0 || int(place) == p.per-1 && s.kids == 0:
+		return 0
+	case int(place) == p.per-1 && s.flags&stripOnly != 0:
+		if c := refAt(s.kids, 0); p.same(p.at(s.kids), c, tokens, extras) {
+			return c
+		}
 		return 0
 	}
 	for k := p.index.seek(ix.childKey(at, tokens, extras)); ; {
@@ -228,12 +234,7 @@ func (ix *Index) addPage(p *pages, at pageRef, tokens []uint32, extras []kv.Extr
 			from = place + 1
 		}
 		page = refAt(p.newStrip(at, from), from)
-		p.index.insert(ix.childKey(at, tokens, extras), uint32(page))
-		if from == 0 {
-			s.kids++
-		} else {
-			ix.linkFork(p, at, page.strip())
-		}
+		ix.link(p, at, page, tokens, extras)
 		s = p.at(page.strip())
 	}
 	s.end++

@@ -18,7 +18,7 @@ type strip struct {
 	hash  kv.Hash             // of the chunk that ends here; of a root: what its first chunks chain to
 	up    uint32              // the strip with the page before the first, 0 for a root
 	slot  slot                // of the chunk that ends here, while it is held in any tier
-	kids  uint32              // strips of the next chunk that follow
+	kids  uint32              // how many strips of the next chunk follow, or which one, see stripOnly
 	held  [kv.NumTiers]uint16 // by tier, the places of held pages
 	forks uint16              // places after which forks begin
 	from  uint8               // place of the first page
@@ -31,6 +31,7 @@ const (
 	stripRoot   // has no pages
 	stripExtra  // some page has extras
 	stripCopies // some page has several copies
+	stripOnly   // one strip follows the chunk: kids is its number, and the table doesn't have it
 )
 
 // places returns the bits of places lo to hi-1.
@@ -53,7 +54,7 @@ const (
 
 // A stripSlab has the memory of 64 strips, without pointers.
 type stripSlab struct {
-	strip  [slabStrips]strip
+	strip  *[slabStrips]strip
 	names  []kv.Handle // per for each
 	tokens []uint32    // per*size for each
 }
@@ -106,7 +107,7 @@ func (m *stripStore) grow(per, size int) {
 			m.some = append(m.some, 0)
 		}
 	}
-	m.slabs[i] = &stripSlab{names: make([]kv.Handle, slabStrips*per), tokens: make([]uint32, slabStrips*per*size)}
+	m.slabs[i] = &stripSlab{strip: new([slabStrips]strip), names: make([]kv.Handle, slabStrips*per), tokens: make([]uint32, slabStrips*per*size)}
 	m.free[i] = ^uint64(0)
 	m.some[i/64] |= 1 << (i % 64)
 	m.first = min(m.first, i/64)

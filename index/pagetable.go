@@ -3,7 +3,7 @@ package index
 // A pageTable finds references by a mixed 32-bit key, of which entries keep all
 // bits; the caller compares the rest where the reference points to. A lane's pages
 // are many and small, so it is packed closer than a table: a segment has 1 to 16
-// pieces of 8 KB and gets one more when it is 9/10 full, which only moves what now
+// pieces of 8 KB and gets one more when it is 93/100 full, which only moves what now
 // belongs there (jump). Within a piece, buckets of a cache line are probed in
 // order. An entry lies behind its bucket only if all buckets between are full, and
 // a deletion restores that, so nothing wears. The zero value is empty.
@@ -20,17 +20,17 @@ const (
 	maxPieces    = 16
 	pieceSlices  = 1024 // of a segment's keys, each belongs to one piece
 	pieceMost    = pieceEntries - 16
-	pieceGrow    = pieceEntries * 9 / 10 // entries per piece at which a segment grows
-	pieceBuilt   = 850                   // and how many there are after it was rebuilt
-	pieceShrink  = pieceEntries * 78 / 100
+	pieceGrow    = pieceEntries * 93 / 100 // entries per piece at which a segment grows
+	pieceBuilt   = 860                     // and how many there are after it was rebuilt
+	pieceShrink  = pieceEntries * 80 / 100
 	maxPageBits  = 14 // of the directory: what a key has beside slice and bucket
 
 	// maxPageEntries bounds a table: 14 bits of segments, nearly full.
 	maxPageEntries = 200e6
 
-	// entryBytes is what an entry takes in a table that is between 4/5 and 9/10
+	// entryBytes is what an entry takes: a large table is between 4/5 and 93/100
 	// full.
-	entryBytes = 10
+	entryBytes = 9
 )
 
 // An entry is key<<32 | reference; 0 is an empty entry. Bit 31 of a key says

@@ -107,11 +107,11 @@ func (t *pageTable) shrink(s *pageSegment, key uint32) {
 		s.dropPiece()
 		return
 	}
-	if s.depth == 0 || s.k > maxPieces/4 {
+	if s.depth == 0 {
 		return
 	}
 	other := t.segment(key ^ 1<<(31-s.depth))
-	if other.depth != s.depth || other.k > maxPieces/4 {
+	if other.depth != s.depth || s.k+other.k > maxPieces*3/4 {
 		return
 	}
 	es := make([]uint64, 0, s.n+other.n)

@@ -180,7 +180,8 @@ func (p *player) prompt(path []int) *kv.Prompt {
 // With less, the index may know less than the twin, but never more.
 func play(t *testing.T, data []byte, less bool) (applied int) {
 	p := &player{tape: tape{data}, targets: 6, handles: 30}
-	p.sizes = [][]int{{16}, {16, 32}, {4}, {1, 16}, {5, 4, 2}, {16}, {16}, {32, 8}}[p.n(8)]
+	p.sizes = [][]int{{16}, {16, 32}, {4}, {1, 16}, {5, 4, 2}, {16}, {16}, {32, 8},
+		{1}, {1}, {2}, {3}, {7}, {8, 1}, {1, 2, 15}, {4, 6}}[p.n(16)]
 	p.hybrid, p.tiers, p.long = p.one(3), p.one(2), p.one(4) && len(p.sizes) == 1
 	c := Config{Seed: testSeed, MaxCopies: 5, Orphans: 40, OrphansPerTarget: 30}
 	if less {
@@ -376,6 +377,9 @@ func (ix *Index) check(t *testing.T) {
 		}
 	}
 	for id, l := range ix.lanes {
+		if l != nil && l.pages != nil {
+			ix.checkPages(t, l)
+		}
 		if l != nil && l.kind != laneSliding && l.count != counts[uint16(id)] {
 			t.Fatalf("lane %d counts %v, holds %v", id, l.count, counts[uint16(id)])
 		}

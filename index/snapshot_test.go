@@ -15,7 +15,7 @@ import (
 // played returns an index after a random tape, and the player with its paths.
 func played(seed uint64, n int) (*Index, *player) {
 	p := &player{tape: tape{randomTape(seed, n)}, targets: 6, handles: 30}
-	p.sizes = [][]int{{16}, {16, 32}, {4}, {1, 16}}[seed%4]
+	p.sizes = [][]int{{16}, {16, 32}, {4}, {1, 16}, {1}, {2, 5}}[seed%6]
 	p.hybrid, p.tiers = seed%3 == 1, seed%2 == 1
 	ix := New(Config{Seed: testSeed, MaxCopies: 5})
 	for len(p.b) > 0 {

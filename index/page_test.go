@@ -1,0 +1,402 @@
+package index
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"kvasir/kv"
+)
+
+// checkPages compares what l's pages know about each other.
+func (ix *Index) checkPages(t *testing.T, l *lane) {
+	t.Helper()
+	p := l.pages
+	p.index.check(t)
+	used, entries, pages := 0, 0, 0
+	kids := map[uint32]uint32{}
+	forks := map[pageRef]int{}
+	rows := map[uint32]slot{}
+	extras := 0
+	for n := range uint32(len(p.store.slabs) * slabStrips) {
+		s := p.peek(n)
+		if s == nil {
+			continue
+		}
+		used++
+		if s.flags&stripRoot != 0 {
+			entries++
+			if got := ix.root(p, s.hash); got != refAt(n, uint8(p.per-1)) || s.kids == 0 {
+				t.Fatalf("root %d with %d kids is found as %x", n, s.kids, got)
+			}
+			continue
+		}
+		pages += int(s.end - s.from)
+		if s.from >= s.end || int(s.end) > p.per || s.any()&^places(s.from, s.end) != 0 || s.forks&^places(s.from, s.end) != 0 {
+			t.Fatalf("strip %d from %d to %d holds %b, forks after %b", n, s.from, s.end, s.any(), s.forks)
+		}
+		if last := s.end - 1; (s.any()|s.forks)>>last&1 == 0 && s.kids == 0 {
+			t.Fatalf("strip %d: nothing needs its last page", n)
+		}
+		for k := s.from; k < s.end; k++ {
+			at := refAt(n, k)
+			extras += len(p.digests[at])
+			if s.any()>>k&1 == 1 {
+				entries++
+				if name := p.names(n)[k]; p.named(ix.keyOf(name), name) != at {
+					t.Fatalf("page %x: its name %x belongs to %x", at, name, p.named(ix.keyOf(name), name))
+				}
+			}
+		}
+		first := refAt(n, s.from)
+		if s.from > 0 || p.at(s.up).flags&stripOnly == 0 {
+			entries++
+		}
+		if got := ix.next(p, p.before(s), p.tokens(first), p.extrasAt(first)); got != refAt(n, s.from) {
+			t.Fatalf("strip %d is found as %x by its first page", n, got)
+		}
+		if s.from == 0 {
+			kids[s.up]++
+		} else {
+			forks[p.before(s)]++
+		}
+		for tier := kv.GPU; tier < kv.NumTiers; tier++ {
+			whole := p.complete(s) && p.reached(s, s.end, tier)
+			got := s.slot != 0 && ix.holds(l, s.slot, s.hash) && ix.mask(s.slot, l)&(inGPU<<tier) != 0
+			if whole != got {
+				t.Fatalf("strip %d: all pages of its chunk are in tier %v: %v; the chunk is: %v", n, tier, whole, got)
+			}
+		}
+		if s.slot != 0 {
+			rows[s.slot.row()] = max(rows[s.slot.row()], s.slot)
+			if ix.inSlot(p, s.slot) != n {
+				t.Fatalf("slot %d of strip %d leads to strip %d", s.slot, n, ix.inSlot(p, s.slot))
+			}
+		}
+	}
+	for n := range uint32(len(p.store.slabs) * slabStrips) {
+		s := p.peek(n)
+		if s == nil {
+			continue
+		}
+		if got := kids[n]; got != s.kids && s.flags&stripOnly == 0 || got != 1 && s.flags&stripOnly != 0 {
+			t.Fatalf("strip %d has %d kids (flags %b), counted %d", n, s.kids, s.flags, got)
+		}
+		for m := s.forks; m != 0; m &= m - 1 {
+			at, count, prev := refAt(n, uint8(bits.TrailingZeros16(m))), 0, uint32(0)
+			for c := ix.fork(p, at); c != 0; c, _ = p.siblings(c) {
+				if _, b := p.siblings(c); b != prev || p.before(p.at(c)) != at {
+					t.Fatalf("fork %d after page %x: wrongly linked", c, at)
+				}
+				prev = c
+				count++
+			}
+			if entries++; count == 0 || count != forks[at] {
+				t.Fatalf("page %x has %d forks, counted %d", at, count, forks[at])
+			}
+			delete(forks, at)
+		}
+	}
+	entries += len(rows)
+	held := 0
+	for at, n := range p.copies {
+		if s := p.peek(pageRef(at >> 2).strip()); n < 2 || s == nil || s.held[at&3]>>pageRef(at>>2).place()&1 == 0 {
+			t.Fatalf("%d copies of page %x", n, at>>2)
+		}
+		held++
+	}
+	if used != p.store.used || entries != p.index.n || extras != p.extras || len(forks) != 0 || p.bytes() != p.counted {
+		t.Fatalf("counted %d strips of %d, %d entries of %d, %d extras of %d, forks %v elsewhere; %d bytes of %d",
+			used, p.store.used, entries, p.index.n, extras, p.extras, forks, p.counted, p.bytes())
+	}
+}
+
+// check compares what a table counts with its entries, and looks each up.
+func (t *pageTable) check(tt *testing.T) {
+	tt.Helper()
+	n := 0
+	var last *pageSegment
+	for i, s := range t.dir {
+		if s == last {
+			continue
+		}
+		last = s
+		in := 0
+		for j := range s.k {
+			fill := 0
+			for b, e := range s.piece[j] {
+				if e == 0 {
+					continue
+				}
+				fill++
+				key := uint32(e >> 32)
+				found := false
+				for k := t.seek(key); ; {
+					ref := k.next()
+					if found = ref == uint32(e); found || ref == 0 {
+						break
+					}
+				}
+				if !found || t.segment(key) != s {
+					tt.Fatalf("segment %d, piece %d, place %d: entry %x is not found", i, j, b, e)
+				}
+			}
+			if fill != int(s.fill[j]) {
+				tt.Fatalf("segment %d, piece %d: %d entries, counted %d", i, j, s.fill[j], fill)
+			}
+			in += fill
+		}
+		if in != s.n {
+			tt.Fatalf("segment %d: %d entries, counted %d", i, s.n, in)
+		}
+		n += in
+	}
+	if n != t.n {
+		tt.Fatalf("%d entries, counted %d", t.n, n)
+	}
+}
+
+// TestPageTable: random entries, with equal keys among them, against a map; the
+// table grows over many segments and becomes empty again, always well filled.
+func TestPageTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var pt pageTable
+	type entry struct{ key, ref uint32 }
+	var all []entry
+	in := map[entry]bool{}
+	most := 150000
+	if testing.Short() {
+		most = 40000
+	}
+	fits := func() {
+		segs, pieces := map[*pageSegment]bool{}, 0
+		for _, s := range pt.dir {
+			if !segs[s] {
+				segs[s] = true
+				pieces += s.k
+			}
+		}
+		if real := int64(pieces) * pieceBytes; real > pt.bytes()*14/10 || pt.bytes() > real*11/10+pieceBytes {
+			t.Fatalf("%d entries in %d pieces: %d bytes, said %d", pt.n, pieces, real, pt.bytes())
+		}
+	}
+	for step, up := 0, true; up || len(all) > 0; step++ {
+		if r.IntN(10) < 3 == up && len(all) > 0 {
+			i := r.IntN(len(all))
+			e := all[i]
+			all[i] = all[len(all)-1]
+			all = all[:len(all)-1]
+			if !pt.delete(e.key, e.ref) || pt.delete(e.key, e.ref) {
+				t.Fatalf("step %d: %v deleted: want once", step, e)
+			}
+			delete(in, e)
+		} else {
+			e := entry{r.Uint32(), r.Uint32()/2 + 1}
+			if r.IntN(50) == 0 && len(all) > 0 {
+				e.key = all[r.IntN(len(all))].key
+			}
+			if in[e] {
+				continue
+			}
+			pt.insert(e.key, e.ref)
+			in[e] = true
+			all = append(all, e)
+		}
+		if len(all) > most {
+			up = false
+		}
+		if step%20000 == 0 {
+			pt.check(t)
+			fits()
+		}
+	}
+	if pt.dir != nil || pt.bytes() != 0 {
+		t.Errorf("an empty table has %d segments, %d bytes", len(pt.dir), pt.bytes())
+	}
+}
+
+func TestJump(t *testing.T) {
+	for k := 1; k <= maxPieces; k++ {
+		count := make([]int, k)
+		for x, j := range jump[k] {
+			count[j]++
+			if k > 1 && j != jump[k-1][x] && int(j) != k-1 {
+				t.Fatalf("with %d pieces, slice %d moves to old piece %d", k, x, j)
+			}
+		}
+		if least, most := slices.Min(count), slices.Max(count); most-least > 10 {
+			t.Errorf("%d pieces have %d to %d slices", k, least, most)
+		}
+	}
+}
+
+// TestTwinPages plays random tapes with small pages on the index and on plain
+// maps: all sizes, tiers, copies, branches, changes of the size.
+func TestTwinPages(t *testing.T) {
+	n := 200
+	if testing.Short() {
+		n = 30
+	}
+	for seed := range uint64(n) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			data := randomTape(5000+seed, 6000)
+			data[0] = byte(8 + seed%8) // see play
+			play(t, data, seed%5 == 4)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func FuzzTwinPages(f *testing.F) {
+	for seed := range uint64(16) {
+		f.Add(randomTape(seed, 500), uint8(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, which uint8) {
+		if len(data) == 0 || len(data) > 20000 {
+			return
+		}
+		data = slices.Clone(data)
+		data[0] = 8 + which%8
+		play(t, data, false)
+	})
+}
+
+// TestPageMemory: what pages take is what the index says that they take, little,
+// and the heap follows what is held.
+func TestPageMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes memory of its own")
+	}
+	for size, most := range map[int]float64{1: 420, 2: 270, 4: 200, 8: 160} {
+		before := heap()
+		ix := New(Config{Seed: testSeed})
+		g := newPageLoad(size, 1000, 500)
+		g.begin(ix, 0)
+		const requests = 600
+		var held [][]kv.Handle
+		for range requests {
+			held = append(held, g.request(ix, 0))
+		}
+		names := int64(requests * 1000 * 8)
+		g.ev = kv.Event{}
+		full := heap() - before - names
+		tokens := float64((requests*1000 + 500) * size)
+		if per := float64(full) / tokens * 16; per > most {
+			t.Errorf("pages of %d: %.0f bytes for 16 tokens, want %.0f", size, per, most)
+		}
+		if s := ix.Stats(); float64(s.Bytes) < 0.85*float64(full) || float64(s.Bytes) > 1.2*float64(full) {
+			t.Errorf("pages of %d: %d bytes, the index says %d", size, full, s.Bytes)
+		}
+		ev := kv.Event{Kind: kv.Removed}
+		for _, hs := range held {
+			slices.Reverse(hs)
+			ev.Handles = hs
+			if r := ix.Apply(&ev); r.Removed != 1000 {
+				t.Fatalf("%+v", r)
+			}
+		}
+		ix.tidy()
+		ix.tidy()
+		ix.check(t)
+		s := ix.Stats()
+		left := heap() - before - names
+		if s.Pages > 200<<10 || left > full/8 {
+			t.Errorf("pages of %d: after all requests have gone %d bytes are left of %d; %d of pages", size, left, full, s.Pages)
+		}
+		runtime.KeepAlive(held)
+		ix.Forget(0)
+		if s := ix.Stats(); s.Pages != 0 {
+			t.Errorf("pages of %d: %d bytes of a target that was forgotten", size, s.Pages)
+		}
+	}
+}
+
+// TestPageChurn: requests come and go for a long time, in any order; memory stays
+// what the standing population needs.
+func TestPageChurn(t *testing.T) {
+	ix := New(Config{Seed: testSeed})
+	g := newPageLoad(1, 90, 64)
+	g.begin(ix, 0)
+	var held [][]kv.Handle
+	rounds := 30000
+	if testing.Short() {
+		rounds = 5000
+	}
+	var settled int64
+	for i := range rounds {
+		held = append(held, g.request(ix, 0))
+		if len(held) > 300 {
+			k := g.r.IntN(len(held))
+			hs := held[k]
+			held[k] = held[len(held)-1]
+			held = held[:len(held)-1]
+			switch i % 3 {
+			case 0:
+				slices.Reverse(hs)
+			case 1:
+				g.r.Shuffle(len(hs), func(a, b int) { hs[a], hs[b] = hs[b], hs[a] })
+			}
+			if r := ix.Apply(&kv.Event{Kind: kv.Removed, Handles: hs}); r.Removed != 90 {
+				t.Fatalf("round %d: %+v", i, r)
+			}
+		}
+		if i == rounds/5 {
+			settled = ix.Stats().Pages
+		}
+	}
+	ix.check(t)
+	p := ix.targets[0].lanes[0].pages
+	if end := ix.Stats().Pages; end > settled*11/10 || len(p.store.slabs) > p.store.used/slabStrips*3/2+4 {
+		t.Errorf("%d bytes of pages, once it was %d; %d slabs for %d strips", end, settled, len(p.store.slabs), p.store.used)
+	}
+}
+
+// TestManyForks: thousands of branches after one page, inside a chunk and at its
+// end, cost as much each as a few.
+func TestManyForks(t *testing.T) {
+	for _, at := range []int{7, 15} {
+		ix := New(Config{Seed: testSeed})
+		var root []kv.Handle
+		for i := range 32 {
+			root = append(root, kv.Handle(i+1))
+		}
+		ix.Apply(&kv.Event{BlockSize: 1, Root: true, Handles: root, Tokens: make([]uint32, 32)})
+		const n = 20000
+		ev := kv.Event{BlockSize: 1, Parent: root[at], Handles: make([]kv.Handle, 9), Tokens: make([]uint32, 9)}
+		for i := range n {
+			for k := range ev.Handles {
+				ev.Handles[k] = kv.Handle(1000 + i*9 + k)
+			}
+			ev.Tokens[0] = uint32(i + 1)
+			if r := ix.Apply(&ev); r.Stored != 9 {
+				t.Fatalf("fork %d: %+v", i, r)
+			}
+		}
+		chunks := ix.Stats().Memberships[kv.GPU]
+		if want := map[int]int64{7: n + 2, 15: 2}[at]; chunks != want {
+			t.Errorf("forks after page %d: %d chunks are held, want %d", at, chunks, want)
+		}
+		ix.check(t)
+		// a page that all chunks share goes, and comes back
+		if r := ix.Apply(&kv.Event{Kind: kv.Removed, Handles: root[3:4]}); r.Removed != 1 {
+			t.Errorf("%+v", r)
+		}
+		if got := ix.Stats().Memberships[kv.GPU]; got != map[int]int64{7: 1, 15: 1}[at] {
+			t.Errorf("forks after page %d: %d chunks are held without a page of all", at, got)
+		}
+		ix.Apply(&kv.Event{BlockSize: 1, Parent: root[2], Handles: root[3:4], Tokens: make([]uint32, 1)})
+		if got := ix.Stats().Memberships[kv.GPU]; got != chunks {
+			t.Errorf("forks after page %d: %d chunks are held after it came back, want %d", at, got, chunks)
+		}
+		ix.Apply(&kv.Event{Kind: kv.Cleared, AllTiers: true})
+		if s := ix.Stats(); s.Pages != 0 || s.Blocks != 0 {
+			t.Errorf("%d bytes of pages, %d blocks after a clear", s.Pages, s.Blocks)
+		}
+		ix.check(t)
+	}
+}
