@@ -16,7 +16,7 @@ func (ix *Index) bytes() int64 {
 func (ix *Index) makeRoom(t *target, n int, parent kv.Handle, l *lane) bool {
 	need := int64(n/rowSlots+2)*rowBytes + int64(n)*10
 	if l != nil && l.page != 0 {
-		if need = int64(n) * pageBytes(int(l.page)); ix.pageMemory+need > ix.cfg.MaxBytes/2 {
+		if need = int64(n) * pageBytes(int(l.page)); !ix.pageRoom(l, need, parent) {
 			return false
 		}
 	}

@@ -400,3 +400,62 @@ func TestManyForks(t *testing.T) {
 		ix.check(t)
 	}
 }
+
+// TestPageBound: pages that don't fit push out others of the lane that has most,
+// also where no chunk is complete; what is in use and other targets' stay.
+func TestPageBound(t *testing.T) {
+	const limit = 4 << 20
+	ix := New(Config{Seed: testSeed, MaxBytes: limit})
+	s := newSequences(1, 100)
+	ix.Apply(s.store(1, 0, 0, 100))
+	small := newPageLoad(1, 100, 160)
+	small.begin(ix, 2)
+	over := make([]kv.Overlap, 5)
+	g := newPageLoad(1, 200, 64)
+	g.r = rand.New(rand.NewPCG(7, 7))
+	for id := range kv.Target(2) {
+		g.begin(ix, 3+id)
+	}
+	for i := range 6000 {
+		hs := g.request(ix, 3)
+		if i%2 == 0 { // holes: most chunks are not complete
+			for k := 0; k < len(hs); k += 10 {
+				ix.Apply(&kv.Event{Kind: kv.Removed, Target: 3, Handles: hs[k : k+1]})
+			}
+		}
+		if i%10 == 0 {
+			ix.Match(s.prompt(0), over)
+			if b := ix.Stats(); b.Bytes > limit || over[1].GPU != 1600 || b.Totals.Skipped != [NumReasons]uint64{} {
+				t.Fatalf("round %d: %d bytes of %d, %d of 1600 tokens of another target are left, skipped %v", i, b.Bytes, limit, over[1].GPU, b.Totals.Skipped)
+			}
+		}
+		if i%500 == 0 {
+			ix.check(t)
+		}
+	}
+	ix.check(t)
+	st := ix.Stats()
+	if st.Evicted == 0 || st.Pages < limit/2*8/10 {
+		t.Errorf("%d evicted, %d bytes of pages", st.Evicted, st.Pages)
+	}
+	if n := ix.TargetStats(2).Blocks[kv.GPU]; n != 10 {
+		t.Errorf("a target with few pages has %d of its 10 chunks", n)
+	}
+	last := g.request(ix, 3)
+	p := ix.targets[3].lanes[0].pages
+	for _, h := range last {
+		if p.named(ix.keyOf(h), h) == 0 {
+			t.Fatal("a page just stored has gone")
+		}
+	}
+	if r := ix.Apply(&kv.Event{Target: 3, BlockSize: 1, Root: true, Handles: make([]kv.Handle, 1), Tokens: []uint32{1}}); r.Stored != 1 {
+		t.Errorf("%+v", r)
+	}
+	big := &kv.Event{Target: 3, BlockSize: 1, Root: true, Handles: make([]kv.Handle, 200000), Tokens: make([]uint32, 200000)}
+	for i := range big.Handles {
+		big.Handles[i] = kv.Handle(1<<40 + i)
+	}
+	if r := ix.Apply(big); r.Reason != Full || r.Skipped != 200000 {
+		t.Errorf("an event larger than the bound: %+v", r)
+	}
+}

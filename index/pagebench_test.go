@@ -15,10 +15,10 @@ import (
 // requests begin with, then for each request one event with all pages of its own
 // tokens, and removals of the pages of a request, the last first.
 type pageLoad struct {
-	size, own, per int // tokens of a page; pages of a request; pages of an event, 0: all
-	r              *rand.Rand
-	system         []kv.Handle
-	ev             kv.Event
+	size, own int // tokens of a page, pages of a request
+	r         *rand.Rand
+	system    []kv.Handle
+	ev        kv.Event
 }
 
 func newPageLoad(size, own, system int) *pageLoad {

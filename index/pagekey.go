@@ -38,15 +38,27 @@ func (ix *Index) rowKey(row uint32) uint32  { return ix.pageKey(mum(uint64(row)^
 
 // named returns the held page named h, with h's tag, or 0.
 func (p *pages) named(tag uint32, h kv.Handle) pageRef {
-	for k := p.index.seek(tag); ; {
-		at := pageRef(k.next())
-		if at == 0 {
-			return 0
-		}
-		if p.names(at.strip())[at.place()] == h && p.at(at.strip()).any()>>at.place()&1 == 1 {
-			return at
+	if p.index.n == 0 {
+		return 0
+	}
+	s := p.index.segment(tag)
+	from := s.piece[s.of(tag)]
+	for b := homeOf(tag); ; b++ {
+		for _, x := range from.bucket(b) {
+			if x == 0 {
+				return 0
+			}
+			if uint32(x>>32) == tag {
+				if at := pageRef(x); p.isNamed(at, h) {
+					return at
+				}
+			}
 		}
 	}
+}
+
+func (p *pages) isNamed(at pageRef, h kv.Handle) bool {
+	return p.names(at.strip())[at.place()] == h && p.at(at.strip()).any()>>at.place()&1 == 1
 }
 
 // root returns the end of the root whose first chunks chain to h, or 0.

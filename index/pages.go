@@ -25,6 +25,7 @@ type pages struct {
 	extras  int                  // in digests
 	copies  map[uint64]int32     // where there are several, by pageRef<<2 | tier
 	counted int64                // in Index.pageMemory
+	hand    uint32               // of the clock of evictPages
 
 	refs   []pageRef // scratch
 	tokbuf []uint32

@@ -1,0 +1,78 @@
+package index
+
+import "kvasir/kv"
+
+// Pages may take half of MaxBytes. At that bound, the lane that has most of them
+// forgets the ends of its paths, whether their chunks are complete or not, so that
+// nobody else pays for an engine that says too much.
+
+// pageRoom evicts pages until need more bytes of them fit, and says whether they
+// do. It keeps the page that l calls parent.
+func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
+	bound := ix.cfg.MaxBytes / 2
+	if need > bound {
+		return false
+	}
+	keep := l.pages.named(ix.keyOf(parent), parent).strip()
+	for ix.pageMemory+need > bound {
+		most := l
+		for _, o := range ix.lanes {
+			if o != nil && o.pages != nil && o.pages.counted > most.pages.counted {
+				most = o
+			}
+		}
+		spare := uint32(0)
+		if most == l {
+			spare = keep
+		}
+		if !ix.evictPages(most, spare, ix.pageMemory+need-bound) {
+			return false
+		}
+	}
+	return true
+}
+
+// evictPages forgets strips of l that nothing follows, besides strip keep, from
+// the last one on, those first that were not matched or stored since the clock
+// hand came by, until their memory has gone down by some bytes. It says whether
+// any went.
+func (ix *Index) evictPages(l *lane, keep uint32, some int64) (any bool) {
+	p := l.pages
+	for n := uint32(len(p.store.slabs)*slabStrips) * (usedMatched + 1); n > 0 && some > 0; n-- {
+		if p.hand == 0 {
+			p.hand = uint32(len(p.store.slabs) * slabStrips)
+		}
+		if p.hand--; p.hand == keep {
+			continue
+		}
+		s := p.peek(p.hand)
+		if s == nil || s.flags&stripRoot != 0 || s.kids > 0 || s.forks != 0 || ix.wasUsed(l, s) {
+			continue
+		}
+		ix.evictions++
+		ix.loseBits(l, p.hand, s.any(), kv.GPU, kv.NumTiers-1)
+		ix.prune(l, p.hand)
+		before := p.counted
+		ix.account(p)
+		some -= before - p.counted
+		any = true
+		if p.store.used == 0 {
+			p.hand = 0
+			break
+		}
+	}
+	return any
+}
+
+// wasUsed takes one turn of the clock from the chunk that ends in s.
+func (ix *Index) wasUsed(l *lane, s *strip) bool {
+	if s.slot == 0 || !ix.holds(l, s.slot, s.hash) {
+		return false
+	}
+	_, m := ix.rows.at(s.slot.row())
+	u := m.used.Load()
+	if u > 0 {
+		m.used.Store(u - 1)
+	}
+	return u > 0
+}
