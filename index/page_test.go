@@ -236,7 +236,7 @@ func TestJump(t *testing.T) {
 // TestTwinPages plays random tapes with small pages on the index and on plain
 // maps: all sizes, tiers, copies, branches, changes of the size.
 func TestTwinPages(t *testing.T) {
-	n := 200
+	n := 120
 	if testing.Short() {
 		n = 30
 	}

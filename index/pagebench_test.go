@@ -73,13 +73,13 @@ func cpuTime() time.Duration {
 // BenchmarkPages stores and removes requests of 1,000 pages over a standing
 // population, and reports memory for each 16 tokens of it.
 func BenchmarkPages(b *testing.B) {
-	for _, size := range []int{1, 4, 8} {
-		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
+	for _, c := range []struct{ size, standing int }{{1, 10}, {1, 1000}, {4, 1000}, {8, 1000}} {
+		size, standing := c.size, c.standing
+		b.Run(fmt.Sprintf("size=%d/held=%dk", size, standing), func(b *testing.B) {
 			before := heap()
 			ix := New(Config{Seed: testSeed})
 			g := newPageLoad(size, 1000, 500)
 			g.begin(ix, 0)
-			const standing = 1000
 			held := make([][]kv.Handle, standing)
 			for i := range held {
 				held[i] = g.request(ix, 0)

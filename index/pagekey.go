@@ -42,19 +42,21 @@ func (p *pages) named(tag uint32, h kv.Handle) pageRef {
 		return 0
 	}
 	s := p.index.segment(tag)
-	from := s.piece[s.of(tag)]
-	for b := homeOf(tag); ; b++ {
-		for _, x := range from.bucket(b) {
-			if x == 0 {
-				return 0
-			}
-			if uint32(x>>32) == tag {
-				if at := pageRef(x); p.isNamed(at, h) {
-					return at
+	j, b := s.of(tag), homeOf(tag)
+	for range pieceBuckets {
+		if e := s.piece[j].bucket(b); has(e, tag) {
+			for _, x := range e {
+				if uint32(x>>32) == tag && x != 0 && p.isNamed(pageRef(x), h) {
+					return pageRef(x)
 				}
 			}
 		}
+		if s.past[j][b] == 0 {
+			break
+		}
+		b = (b + 1) % pieceBuckets
 	}
+	return 0
 }
 
 func (p *pages) isNamed(at pageRef, h kv.Handle) bool {

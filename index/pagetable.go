@@ -4,9 +4,10 @@ package index
 // bits; the caller compares the rest where the reference points to. A lane's pages
 // are many and small, so it is packed closer than a table: a segment has 1 to 16
 // pieces of 8 KB and gets one more when it is 93/100 full, which only moves what now
-// belongs there (jump). Within a piece, buckets of a cache line are probed in
-// order. An entry lies behind its bucket only if all buckets between are full, and
-// a deletion restores that, so nothing wears. The zero value is empty.
+// belongs there (jump). Within a piece, an entry that doesn't fit into its bucket,
+// a cache line, goes to the next that has room; each bucket knows how many entries
+// went past it, so that a search ends early and deletions leave no trace. The zero
+// value is empty.
 type pageTable struct {
 	dir  []*pageSegment // 1<<bits
 	bits uint
@@ -31,6 +32,8 @@ const (
 	// entryBytes is what an entry takes: a large table is between 4/5 and 93/100
 	// full.
 	entryBytes = 9
+
+	segmentBytes = 2304
 )
 
 // An entry is key<<32 | reference; 0 is an empty entry. Bit 31 of a key says
@@ -39,7 +42,8 @@ type piece [pieceEntries]uint64
 
 type pageSegment struct {
 	piece [maxPieces]*piece
-	fill  [maxPieces]uint16 // entries of each piece
+	past  [maxPieces][pieceBuckets]uint8 // entries of a bucket, or one before, that lie behind; 255: or more
+	fill  [maxPieces]uint16              // entries of each piece
 	n     int
 	k     int  // pieces
 	depth uint // bits of the directory that lead here
@@ -89,97 +93,108 @@ func (t *pageTable) touch(keys []uint32) (x uint64) {
 	return x
 }
 
+// A bucket is searched without branches that depend on what is in it.
+
+// has says that an entry of e may have key; with key 0, an empty one also does.
+func has(e *[bucketSize]uint64, key uint32) bool {
+	k := uint64(key)
+	any := (e[0]>>32 ^ k) - 1 // the top bit is set if the keys are equal
+	any |= (e[1]>>32 ^ k) - 1
+	any |= (e[2]>>32 ^ k) - 1
+	any |= (e[3]>>32 ^ k) - 1
+	any |= (e[4]>>32 ^ k) - 1
+	any |= (e[5]>>32 ^ k) - 1
+	any |= (e[6]>>32 ^ k) - 1
+	any |= (e[7]>>32 ^ k) - 1
+	return int64(any) < 0
+}
+
+// whereIs returns the place of x in e, noSpot if it isn't there.
+func whereIs(e *[bucketSize]uint64, x uint64) int {
+	at := noSpot
+	for i := range e {
+		if e[i] == x {
+			at = i
+		}
+	}
+	return at
+}
+
 // A seek goes through the references of a key.
 type seek struct {
-	p   *piece
-	key uint32
-	b   uint32
-	i   uint32
+	p    *piece
+	past *[pieceBuckets]uint8
+	key  uint32
+	n    uint32 // entries seen
 }
 
 func (t *pageTable) seek(key uint32) seek {
 	if t.n == 0 {
-		return seek{}
+		return seek{n: pieceEntries}
 	}
 	s := t.segment(key)
-	return seek{p: s.piece[s.of(key)], key: key, b: homeOf(key)}
+	j := s.of(key)
+	return seek{p: s.piece[j], past: &s.past[j], key: key}
 }
 
 // next returns the next reference, 0 at the end.
 func (k *seek) next() uint32 {
-	if k.p == nil {
-		return 0
-	}
-	for {
-		e := k.p.bucket(k.b)
-		for i := k.i; i < bucketSize; i++ {
-			switch x := e[i]; {
-			case x == 0:
-				// Entries of a bucket are in front: there are no more.
-				k.p = nil
+	for k.n < pieceEntries {
+		b := homeOf(k.key) + k.n/bucketSize
+		e := k.p.bucket(b)
+		if k.n%bucketSize == 0 {
+			if k.n > 0 && k.past[(b-1)%pieceBuckets] == 0 {
 				return 0
-			case uint32(x>>32) == k.key:
-				k.i = i + 1
-				return uint32(x)
+			}
+			if !has(e, k.key) {
+				k.n += bucketSize
+				continue
 			}
 		}
-		k.b, k.i = k.b+1, 0
-	}
-}
-
-// put adds an entry to p, which has room.
-func (p *piece) put(v uint64) {
-	for b := homeOf(uint32(v >> 32)); ; b++ {
-		e := p.bucket(b)
-		if e[bucketSize-1] != 0 {
-			continue
-		}
-		for i := range e {
-			if e[i] == 0 {
-				e[i] = v
-				return
-			}
+		x := e[k.n%bucketSize]
+		k.n++
+		if uint32(x>>32) == k.key && x != 0 {
+			return uint32(x)
 		}
 	}
+	return 0
 }
 
-// remove empties entry i of bucket b. Entries behind move up, so that a bucket's
-// are in front, and full buckets stay full as long as something behind needs it.
-func (p *piece) remove(b, i uint32) {
-	for {
-		e := p.bucket(b)
-		full := e[bucketSize-1] != 0
-		last := uint32(bucketSize - 1)
-		for e[last] == 0 {
-			last--
-		}
-		e[i] = e[last]
-		e[last] = 0
-		if !full {
+// put adds an entry to piece j, which has room.
+func (s *pageSegment) put(j int, v uint64) {
+	for b := homeOf(uint32(v >> 32)); ; b = (b + 1) % pieceBuckets {
+		e := s.piece[j].bucket(b)
+		if i := whereIs(e, 0); i != noSpot {
+			e[i] = v
 			return
 		}
-		c, q := p.behind(b)
-		if q == noSpot {
-			return
+		if s.past[j][b] < 255 {
+			s.past[j][b]++
 		}
-		e[last] = p.bucket(c)[q]
-		b, i = c, q
 	}
 }
 
-// behind finds, in the buckets after b, an entry that belongs to b or one before.
-func (p *piece) behind(b uint32) (c, q uint32) {
-	for c = b + 1; ; c++ {
-		e := p.bucket(c)
-		for q, x := range e {
-			if x == 0 {
-				return 0, noSpot
-			}
-			if (c-homeOf(uint32(x>>32)))%pieceBuckets >= c-b {
-				return c, uint32(q)
-			}
+// remove empties entry i of bucket b of piece j.
+func (s *pageSegment) remove(j int, b uint32, i int) {
+	e := s.piece[j].bucket(b)
+	for h := homeOf(uint32(e[i] >> 32)); h != b; h = (h + 1) % pieceBuckets {
+		if s.past[j][h] < 255 {
+			s.past[j][h]--
 		}
 	}
+	e[i] = 0
+}
+
+// where returns the piece, bucket and place of an entry, noSpot if there is none.
+func (s *pageSegment) where(key, ref uint32) (j int, b uint32, i int) {
+	j, b = s.of(key), homeOf(key)
+	for range pieceBuckets {
+		if i = whereIs(s.piece[j].bucket(b), uint64(key)<<32|uint64(ref)); i != noSpot || s.past[j][b] == 0 {
+			return j, b, i
+		}
+		b = (b + 1) % pieceBuckets
+	}
+	return j, b, noSpot
 }
 
 // insert adds an entry that isn't there.
@@ -195,7 +210,7 @@ func (t *pageTable) insert(key, ref uint32) {
 		s = t.segment(key)
 		j = s.of(key)
 	}
-	s.piece[j].put(uint64(key)<<32 | uint64(ref))
+	s.put(j, uint64(key)<<32|uint64(ref))
 	s.fill[j]++
 	s.n++
 	t.n++
@@ -210,39 +225,23 @@ func (t *pageTable) delete(key, ref uint32) bool {
 		return false
 	}
 	s := t.segment(key)
-	j := s.of(key)
-	want := uint64(key)<<32 | uint64(ref)
-	for b := homeOf(key); ; b++ {
-		for i, x := range s.piece[j].bucket(b) {
-			if x == want {
-				s.piece[j].remove(b, uint32(i))
-				s.fill[j]--
-				s.n--
-				t.n--
-				t.shrink(s, key)
-				return true
-			}
-			if x == 0 {
-				return false
-			}
-		}
+	j, b, i := s.where(key, ref)
+	if i == noSpot {
+		return false
 	}
+	s.remove(j, b, i)
+	s.fill[j]--
+	s.n--
+	t.n--
+	t.shrink(s, key)
+	return true
 }
 
-// replace makes an entry refer to something else.
+// replace makes an entry, which is there, refer to something else.
 func (t *pageTable) replace(key, old, ref uint32) {
 	s := t.segment(key)
-	want := uint64(key)<<32 | uint64(old)
-	for b := homeOf(key); ; b++ {
-		for i, x := range s.piece[s.of(key)].bucket(b) {
-			if x == want {
-				s.piece[s.of(key)].bucket(b)[i] = uint64(key)<<32 | uint64(ref)
-				return
-			}
-			if x == 0 {
-				return
-			}
-		}
+	if j, b, i := s.where(key, old); i != noSpot {
+		s.piece[j].bucket(b)[i] = uint64(key)<<32 | uint64(ref)
 	}
 }
 
@@ -251,5 +250,5 @@ func (t *pageTable) bytes() int64 {
 	if t.n == 0 {
 		return 0
 	}
-	return int64(t.n)*entryBytes + pieceBytes
+	return int64(t.n)*entryBytes + int64(t.n/(12*pieceGrow)+1)*segmentBytes + pieceBytes
 }

@@ -57,7 +57,7 @@ func build(es []uint64, depth uint) *pageSegment {
 			s.piece[j] = new(piece)
 		}
 		for _, e := range es {
-			s.piece[s.of(uint32(e>>32))].put(e)
+			s.put(s.of(uint32(e>>32)), e)
 		}
 		return s
 	}
@@ -76,19 +76,15 @@ func (s *pageSegment) crowded() bool {
 // addPiece gives s another piece, and moves there what belongs there.
 func (s *pageSegment) addPiece() {
 	k := s.k
-	to := new(piece)
-	s.piece[k] = to
-	for j, p := range s.piece[:k] {
+	s.piece[k] = new(piece)
+	for j := range k {
 		for b := range uint32(pieceBuckets) {
-			e := p.bucket(b)
-			for i := uint32(0); i < bucketSize && e[i] != 0; {
-				if x := e[i]; jump[k+1][sliceOf(uint32(x>>32))] == uint8(k) {
-					p.remove(b, i)
+			for i, x := range s.piece[j].bucket(b) {
+				if x != 0 && jump[k+1][sliceOf(uint32(x>>32))] == uint8(k) {
+					s.remove(j, b, i)
 					s.fill[j]--
-					to.put(x)
+					s.put(k, x)
 					s.fill[k]++
-				} else {
-					i++
 				}
 			}
 		}
@@ -142,11 +138,11 @@ func (s *pageSegment) dropPiece() {
 			}
 		}
 	}
-	fill[k] = 0
+	fill[k], s.past[k] = 0, [pieceBuckets]uint8{}
 	s.k, s.fill, s.piece[k] = k, fill, nil
 	for _, e := range last {
 		if e != 0 {
-			s.piece[s.of(uint32(e>>32))].put(e)
+			s.put(s.of(uint32(e>>32)), e)
 		}
 	}
 }
