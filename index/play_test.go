@@ -69,8 +69,8 @@ func (p *player) path() []int {
 
 // nameAt is the name of the block that ends path, in an engine's dialect: by
 // content (engines agree), by target (they don't), or one of a few (they clash).
-func (p *player) nameAt(path []int, target kv.Target, bs, dialect int) kv.Handle {
-	h := uint64(bs)
+func (p *player) nameAt(path []int, key kv.Key, target kv.Target, bs, dialect int) kv.Handle {
+	h := uint64(bs + 100*len(key.Salt))
 	for _, l := range path {
 		h = mum(h^uint64(l+1), 0x9e3779b97f4a7c15) + 1
 	}
@@ -105,17 +105,18 @@ func (p *player) event() *kv.Event {
 	if int(ev.Target) > p.targets/2 {
 		dialect = 1 + int(ev.Target)%2
 	}
-	path := p.path()
+	path, key := p.path(), p.key()
 	from := 0
 	if p.one(3) {
 		from = p.n(len(path) + 1)
 	}
 	for i := from; i < len(path); i++ {
-		ev.Handles = append(ev.Handles, p.nameAt(path[:i+1], ev.Target, bs, dialect))
+		ev.Handles = append(ev.Handles, p.nameAt(path[:i+1], key, ev.Target, bs, dialect))
 	}
-	ev.Root = from == 0
-	if !ev.Root {
-		ev.Parent = p.nameAt(path[:from], ev.Target, bs, dialect)
+	if ev.Root = from == 0; ev.Root {
+		ev.Key = key
+	} else {
+		ev.Parent = p.nameAt(path[:from], key, ev.Target, bs, dialect)
 	}
 	switch k := p.n(20); {
 	case k < 10:
@@ -162,14 +163,23 @@ func (p *player) event() *kv.Event {
 	return ev
 }
 
+// key is that of most chains, or of a few.
+func (p *player) key() (k kv.Key) {
+	if p.one(9) {
+		k.Salt = "a"
+	}
+	return k
+}
+
 func (p *player) prompt(path []int) *kv.Prompt {
 	q := &kv.Prompt{}
 	seen := map[int]bool{}
+	key := p.key()
 	for _, bs := range p.sizes {
 		tokens := content(path, bs)
 		q.Tokens = max(q.Tokens, len(tokens)+p.n(3))
 		if size := ChainSize(bs); !seen[size] {
-			q.Chains = append(q.Chains, kv.Chain{BlockSize: size, Hashes: testSeed.Extend(nil, testSeed.Root(kv.Key{}, size), tokens, size, nil)})
+			q.Chains = append(q.Chains, kv.Chain{BlockSize: size, Hashes: testSeed.Extend(nil, testSeed.Root(key, size), tokens, size, nil)})
 			seen[size] = len(p.sizes) > 1
 		}
 	}
