@@ -144,6 +144,17 @@ func (t *pageTable) check(tt *testing.T) {
 					tt.Fatalf("segment %d, piece %d, place %d: entry %x is not found", i, j, b, e)
 				}
 			}
+			var past [pieceBuckets]int
+			for i, e := range s.piece[j] {
+				for b := homeOf(uint32(e >> 32)); e != 0 && int(b) != i/bucketSize; b = (b + 1) % pieceBuckets {
+					past[b]++
+				}
+			}
+			for b, n := range past {
+				if got := int(s.past[j][b]); got != n && got != 255 {
+					tt.Fatalf("segment %d, piece %d: %d entries went past bucket %d, counted %d", i, j, got, b, n)
+				}
+			}
 			if fill != int(s.fill[j]) {
 				tt.Fatalf("segment %d, piece %d: %d entries, counted %d", i, j, s.fill[j], fill)
 			}
@@ -215,6 +226,34 @@ func TestPageTable(t *testing.T) {
 	}
 	if pt.dir != nil || pt.bytes() != 0 {
 		t.Errorf("an empty table has %d segments, %d bytes", len(pt.dir), pt.bytes())
+	}
+}
+
+// TestPageKeysMeet: entries of other things under the same key are not taken for
+// what is looked for.
+func TestPageKeysMeet(t *testing.T) {
+	ix := New(Config{Seed: testSeed})
+	ix.Apply(&kv.Event{BlockSize: 1, Root: true, Handles: []kv.Handle{1, 2, 3}, Tokens: []uint32{1, 2, 3}})
+	ix.Apply(&kv.Event{BlockSize: 1, Parent: 1, Handles: []kv.Handle{4}, Tokens: []uint32{9}})
+	ix.Apply(&kv.Event{BlockSize: 1, Root: true, Key: kv.Key{Salt: "a"}, Handles: []kv.Handle{5}, Tokens: []uint32{1}})
+	p := ix.targets[0].lanes[0].pages
+	page := p.named(ix.keyOf(1), 1)
+	for key, find := range map[uint32]func() bool{
+		ix.keyOf(7):                         func() bool { return p.named(ix.keyOf(7), 7) != 0 },
+		ix.rootKey(7):                       func() bool { return ix.root(p, 7) != 0 },
+		ix.rowKey(7):                        func() bool { return ix.rowEnd(p, 7) != 0 },
+		ix.forkKey(page):                    func() bool { return ix.fork(p, page) != p.named(ix.keyOf(4), 4).strip() },
+		ix.childKey(page, []uint32{8}, nil): func() bool { return ix.next(p, page, []uint32{8}, nil) != 0 },
+	} {
+		for n := range uint32(slabStrips) {
+			if s := p.peek(n); s != nil {
+				p.index.insert(key, uint32(refAt(n, 0)))
+				p.index.insert(key, uint32(refAt(n, uint8(p.per-1))))
+			}
+		}
+		if find() {
+			t.Errorf("key %x: what was found belongs to something else", key)
+		}
 	}
 }
 

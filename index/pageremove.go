@@ -76,24 +76,15 @@ func (ix *Index) clearPages(l *lane, t kv.Tier) (n int) {
 	return n
 }
 
-// evictChunk forgets the pages of the block in slot at, which l is to lose.
+// evictChunk forgets the pages of the block in slot at, which l is to lose, but
+// those that other blocks share.
 func (ix *Index) evictChunk(l *lane, at slot) {
 	p := l.pages
-	n := ix.inSlot(p, at)
-	if n == 0 {
-		return
+	if n := ix.inSlot(p, at); n != 0 {
+		ix.loseBits(l, n, p.at(n).any(), kv.GPU, kv.NumTiers-1)
+		ix.prune(l, n)
+		ix.account(p)
 	}
-	end := uint8(p.per)
-	for m := n; ; {
-		s := p.at(m)
-		ix.loseBits(l, m, s.any()&places(s.from, end), kv.GPU, kv.NumTiers-1)
-		if s.from == 0 {
-			break
-		}
-		m, end = s.up, s.from
-	}
-	ix.prune(l, n)
-	ix.account(p)
 }
 
 // finishPages holds the chunks that are complete in a lane just loaded, and drops
