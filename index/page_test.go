@@ -154,8 +154,8 @@ func TestPageMemory(t *testing.T) {
 		t.Skip("the race detector takes memory of its own")
 	}
 	for size, most := range map[int]float64{1: 420, 2: 270, 4: 200, 8: 160} {
-		before := heap()
 		ix := New(Config{Seed: testSeed})
+		before := heap()
 		g := newPageLoad(size, 1000, 500)
 		g.begin(ix, 0)
 		const requests = 600
