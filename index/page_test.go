@@ -117,7 +117,7 @@ func (ix *Index) checkPages(t *testing.T, l *lane) {
 // TestTwinPages plays random tapes with small pages on the index and on plain
 // maps: all sizes, tiers, copies, branches, changes of the size.
 func TestTwinPages(t *testing.T) {
-	n := 120
+	n := 300
 	if testing.Short() {
 		n = 30
 	}
