@@ -203,6 +203,8 @@ func (m *Machine) release(now time.Time) {
 	m.dropHold()
 	for i, b := range hold {
 		switch {
+		case m.overtaken(b):
+			m.stats.Duplicates++
 		case m.started && b.Seq > m.next:
 			if m.missing(hold[i:], now) {
 				return
@@ -223,6 +225,12 @@ func (m *Machine) release(now time.Time) {
 		m.again(now)
 	}
 	m.sawMore = false
+}
+
+// overtaken reports whether a replay has brought b, or gone past it, while it was
+// held back.
+func (m *Machine) overtaken(b Batch) bool {
+	return m.started && b.Seq < m.next && m.younger(b) == ""
 }
 
 // missing asks once more for what was published while the replay ran, and
@@ -274,9 +282,12 @@ func (m *Machine) ReplayFailed(token int, err error, now time.Time) {
 	}
 	m.sawMore = false
 	for _, b := range hold {
-		if m.mode == none {
+		switch {
+		case m.overtaken(b):
+			m.stats.Duplicates++
+		case m.mode == none:
 			m.steady(b, now)
-		} else { // the batch before was a restart's
+		default: // the batch before was a restart's
 			m.wait(b, now)
 		}
 	}

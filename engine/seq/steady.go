@@ -53,14 +53,10 @@ func (m *Machine) begin(b Batch) {
 }
 
 // restartSign says why a batch below the watermark is of another process; "" if
-// it is a duplicate. A publisher never sends a batch twice on a new connection,
-// and a batch that is older than our last one is not younger by its clock.
+// it is a duplicate.
 func (m *Machine) restartSign(b Batch) string {
-	switch {
-	case m.appliedEpoch != m.epoch:
-		return fmt.Sprintf("engine restarted: batch %d after %d on a new connection", b.Seq, before(m.next))
-	case b.Time > m.lastTime && m.lastTime > 0:
-		return fmt.Sprintf("engine restarted: batch %d is younger than %d", b.Seq, before(m.next))
+	if why := m.younger(b); why != "" {
+		return why
 	}
 	if b.Seq >= m.seenLive { // for the first time: a replay was faster
 		m.dupRun = 0
@@ -75,6 +71,19 @@ func (m *Machine) restartSign(b Batch) string {
 	if m.dupRun >= longRun {
 		m.dupRun = 0
 		return fmt.Sprintf("engine restarted: %d batches up to %d come in order a second time", longRun, b.Seq)
+	}
+	return ""
+}
+
+// younger says why a batch below the watermark can't be a duplicate: a publisher
+// never sends a batch twice on a new connection, and a batch that is older than our
+// last one is not younger by its clock.
+func (m *Machine) younger(b Batch) string {
+	switch {
+	case m.appliedEpoch != m.epoch:
+		return fmt.Sprintf("engine restarted: batch %d after %d on a new connection", b.Seq, before(m.next))
+	case b.Time > m.lastTime && m.lastTime > 0:
+		return fmt.Sprintf("engine restarted: batch %d is younger than %d", b.Seq, before(m.next))
 	}
 	return ""
 }
