@@ -152,7 +152,10 @@ func TestAllocations(t *testing.T) {
 	store, remove := s.store(1, 7, 0, 200), &kv.Event{Kind: kv.Removed, Target: 1, Handles: s.handles[7][100:]}
 	predict := &kv.Event{Source: kv.Dispatch, Target: 6, Hashes: s.hashes[2]}
 	unpredict := &kv.Event{Source: kv.Dispatch, Kind: kv.Removed, Target: 6, Hashes: s.hashes[2]}
+	alone, again := &kv.Event{Kind: kv.Removed, Target: 6, Handles: s.handles[6][90:]}, s.store(6, 6, 90, 200) // rows go and come
 	cycle := func() {
+		ix.Apply(alone)
+		ix.Apply(again)
 		ix.Apply(store)
 		ix.Apply(remove)
 		ix.Apply(predict)

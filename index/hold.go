@@ -149,7 +149,7 @@ func (ix *Index) freeRow(r uint32) {
 	}
 	ix.heads.delete(tagOf(uint64(sl.hashes(r)[0])), r)
 	m.next.Store(0)
-	if up := ix.parentRow(m); up != nil {
+	if up := ix.parentRow(m); up.row != nil {
 		up.kids--
 		if follows(m.up, r) {
 			up.next.Store(0) // before fill: no reader goes on from there
@@ -223,19 +223,19 @@ func follows(prev slot, r uint32) bool {
 	return prev.pos() == rowSlots-1 && prev.row()+1 == r && r%slabRows != 0
 }
 
-// parentRow returns the row that m is attached to, nil if it is detached or
+// parentRow returns the row that m is attached to, none if it is detached or
 // begins at the root.
-func (ix *Index) parentRow(m rowRef) *rowRef {
+func (ix *Index) parentRow(m rowRef) rowRef {
 	if m.up.row() == 0 {
-		return nil
+		return rowRef{}
 	}
 	if s, pm := ix.rows.peek(m.up.row()); s != nil && pm.gen == m.upGen {
-		return &pm
+		return pm
 	}
-	return nil
+	return rowRef{}
 }
 
-func (ix *Index) isDetached(m rowRef) bool { return m.up != atRoot && ix.parentRow(m) == nil }
+func (ix *Index) isDetached(m rowRef) bool { return m.up != atRoot && ix.parentRow(m).row == nil }
 
 // find returns the slot of block h, whose parent is in slot prev (atRoot: it has
 // none; 0: its parent is in no row), or 0.

@@ -297,7 +297,7 @@ func (ix *Index) check(t *testing.T) {
 			}
 			rows++
 			follower := false
-			if up := ix.parentRow(m); up != nil {
+			if up := ix.parentRow(m); up.row != nil {
 				kids[m.up.row()]++
 				follower = follows(m.up, r)
 			} else if m.up != atRoot {
