@@ -340,3 +340,35 @@ func TestPageBound(t *testing.T) {
 		t.Errorf("an event larger than the bound: %+v", r)
 	}
 }
+
+// TestPageBoundOneChain: where nothing but the parent's own strip could go, a store
+// is refused, and looking for room is not repeated.
+func TestPageBoundOneChain(t *testing.T) {
+	ix := New(Config{Seed: testSeed, MaxBytes: minBytes})
+	ev := kv.Event{BlockSize: 1, Root: true, Handles: make([]kv.Handle, 100), Tokens: make([]uint32, 100)}
+	var r Result
+	for n := 0; r.Reason != Full; n += 100 {
+		for i := range ev.Handles {
+			ev.Handles[i] = kv.Handle(n + i + 1)
+		}
+		if r = ix.Apply(&ev); n > 1<<20 {
+			t.Fatal("no bound")
+		}
+		ev.Root, ev.Parent = false, ev.Handles[99]
+		if r.Reason == Full {
+			ev.Parent = kv.Handle(n)
+		}
+	}
+	p := ix.targets[0].lanes[0].pages
+	hand, used := p.hand, p.store.used
+	p.hand = 7
+	if r := ix.Apply(&ev); r.Reason != Full || r.Skipped != 100 || p.hand != 7 || p.store.used != used {
+		t.Errorf("%+v, hand from 7 (%d) to %d, %d strips of %d", r, hand, p.hand, p.store.used, used)
+	}
+	ev.Root, ev.Parent = true, 0 // any part of the chain may go
+	ev.Tokens[0] = 9
+	if r := ix.Apply(&ev); r.Stored != 100 {
+		t.Errorf("%+v", r)
+	}
+	ix.check(t)
+}

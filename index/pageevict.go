@@ -15,6 +15,9 @@ func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
 	}
 	keep := l.pages.named(ix.keyOf(parent), parent).strip()
 	for ix.pageMemory+need > bound {
+		if stuck := [2]int64{int64(keep), ix.pageMemory}; keep != 0 && l.pages.stuck == stuck {
+			return false // looked for in vain before
+		}
 		most := l
 		for _, o := range ix.lanes {
 			if o != nil && o.pages != nil && o.pages.counted > most.pages.counted {
@@ -26,6 +29,7 @@ func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
 			spare = keep
 		}
 		if !ix.evictPages(most, spare, ix.pageMemory+need-bound) {
+			l.pages.stuck = [2]int64{int64(keep), ix.pageMemory}
 			return false
 		}
 	}

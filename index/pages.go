@@ -26,6 +26,7 @@ type pages struct {
 	copies  map[uint64]int32     // where there are several, by pageRef<<2 | tier
 	counted int64                // in Index.pageMemory
 	hand    uint32               // of the clock of evictPages
+	stuck   [2]int64             // see pageRoom
 
 	refs   []pageRef // scratch
 	tokbuf []uint32
