@@ -40,6 +40,10 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// Poll is how often each engine is asked for its health and models.
 	Poll time.Duration `yaml:"poll"`
+	// PollMetrics is how often each engine is asked for its own load figures. 0: every
+	// 100 ms where the policy decides by them (llmd_approx, llmd_precise, weighted, …),
+	// else every 5 s. They cost the engine a page of metrics each.
+	PollMetrics time.Duration `yaml:"poll_metrics"`
 	// State is a file that keeps what the policy has learned over a restart; "" for none.
 	State string `yaml:"state"`
 	// IndexBytes bounds the memory of the index; 0 is its default, 4 GiB.
@@ -177,6 +181,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Poll < 50*time.Millisecond || c.Poll > time.Hour {
 		return fmt.Errorf("poll: %v, want 50ms to 1h", c.Poll)
+	}
+	if c.PollMetrics != 0 && (c.PollMetrics < 10*time.Millisecond || c.PollMetrics > time.Hour) {
+		return fmt.Errorf("poll_metrics: %v, want 0s (as the policy needs) or 10ms to 1h", c.PollMetrics)
 	}
 	if c.IndexBytes != 0 && c.IndexBytes < 1<<20 {
 		return fmt.Errorf("index_bytes: %d, want 0 (4 GiB) or at least 1048576", c.IndexBytes)

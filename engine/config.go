@@ -37,7 +37,7 @@ type Config struct {
 	APIKey string // sent as a bearer token
 
 	Poll        time.Duration // between two looks at health and models; default 2 s
-	MetricsPoll time.Duration // between two looks at the metrics; default 5 s
+	MetricsPoll time.Duration // between two looks at the metrics, also while nothing else is due; default 5 s
 	SourcesPoll time.Duration // between two looks for where the events are; default 30 s
 	Timeout     time.Duration // of one HTTP request; default 5 s
 	BlindAfter  time.Duration // see seq.Config; default 30 s

@@ -23,7 +23,8 @@ type Replica struct {
 	inRounds   bool // Run's goroutine: a look has succeeded since the last Down
 	downTold   bool
 	failures   int
-	due        struct{ version, metrics, sources time.Time }
+	due        struct{ version, sources time.Time }
+	owner      string // owned_by of the models, by which an engine is recognised
 	noSource   error  // why we don't know where the events are, as of the last time that we asked
 	blind      string // why there are no streams, as told
 	streamless []bool // the ranks that it was told for
@@ -106,14 +107,19 @@ func (r *Replica) Run(ctx context.Context) {
 	r.run = ctx
 	r.mu.Unlock()
 	defer r.stopAll()
-	timer := time.NewTimer(0)
+	timer, gauges := time.NewTimer(0), time.NewTimer(r.cfg.MetricsPoll)
 	defer timer.Stop()
+	defer gauges.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-r.poke:
+		case <-gauges.C:
+			r.lookAtGauges(ctx)
+			gauges.Reset(r.cfg.MetricsPoll)
+			continue
 		}
 		wait := r.cfg.Poll
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
@@ -170,9 +176,9 @@ func (r *Replica) look(ctx context.Context) error {
 			i.Version = v
 		}
 	}
-	if all || !now.Before(r.due.metrics) {
-		r.due.metrics = now.Add(r.cfg.MetricsPoll)
-		r.lookAtMetrics(ctx, &i, owner)
+	r.owner = owner
+	if all {
+		r.lookAtMetrics(ctx, &i)
 	}
 	if all || !now.Before(r.due.sources) || r.anyDown() && r.cfg.Events == EventsAsk {
 		r.due.sources = now.Add(r.cfg.SourcesPoll)
@@ -187,13 +193,7 @@ func (r *Replica) look(ctx context.Context) error {
 	for n := max(1, r.cfg.Ranks, len(i.Sources)); len(i.Ranks) < n; {
 		i.Ranks = append(slices.Clip(i.Ranks), Rank{})
 	}
-	r.ranks.set(i.FirstRank, len(i.Ranks))
-	r.mu.Lock()
-	r.info = i
-	r.mu.Unlock()
-	if r.hooks.Info != nil {
-		r.hooks.Info(i)
-	}
+	r.tell(i)
 	r.failures, r.inRounds = 0, true
 	if !r.upNow.Swap(true) {
 		r.downTold = false
@@ -206,8 +206,36 @@ func (r *Replica) look(ctx context.Context) error {
 	return nil
 }
 
+// tell makes i what is known.
+func (r *Replica) tell(i Info) {
+	r.ranks.set(i.FirstRank, len(i.Ranks))
+	r.mu.Lock()
+	r.info = i
+	r.mu.Unlock()
+	if r.hooks.Info != nil {
+		r.hooks.Info(i)
+	}
+}
+
+// lookAtGauges reads the metrics of an engine that is up, between two looks at
+// everything else: load figures age much faster than models.
+func (r *Replica) lookAtGauges(ctx context.Context) {
+	if !r.inRounds {
+		return
+	}
+	i := r.Info()
+	ranks := len(i.Ranks)
+	if r.lookAtMetrics(ctx, &i); ctx.Err() != nil {
+		return
+	}
+	for len(i.Ranks) < ranks { // it says less than before; look decides how many there are
+		i.Ranks = append(slices.Clip(i.Ranks), Rank{})
+	}
+	r.tell(i)
+}
+
 // lookAtMetrics reads the metrics, and tells the streams when the process began.
-func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
+func (r *Replica) lookAtMetrics(ctx context.Context, i *Info) {
 	connects := map[*stream]uint64{}
 	r.mu.Lock()
 	for _, f := range r.streams {
@@ -220,7 +248,7 @@ func (r *Replica) lookAtMetrics(ctx context.Context, i *Info, owner string) {
 		i.Ranks = make([]Rank, len(i.Ranks)) // as many as there were
 		return
 	}
-	i.Kind = kindOf(owner, m)
+	i.Kind = kindOf(r.owner, m)
 	if m.blockSize > 0 {
 		i.BlockSize, i.Blocks = m.blockSize, m.blocks
 	}

@@ -452,3 +452,32 @@ func TestChurn(t *testing.T) {
 		}
 	})
 }
+
+// TestGaugesOfTheirOwn: load figures come as often as MetricsPoll says, whatever
+// the pace of the rest, and stop while the engine is down.
+func TestGaugesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		e := w.engine(t, "10.0.0.1", 0, true)
+		defer e.stop()
+		w.http["10.0.0.1:8000"] = e
+		_, rt := start(t, w, Config{Poll: 2 * time.Second, MetricsPoll: 100 * time.Millisecond})
+		settle(time.Second + 50*time.Millisecond)
+		e.running = 7
+		settle(100 * time.Millisecond)
+		if got := rt.info.Ranks[0].Running; got != 7 {
+			t.Errorf("%d requests running, want 7", got)
+		}
+		settle(4 * time.Second)
+		if m, all := e.asked["/metrics"], e.asked["/v1/models"]; m != 2+51 || all != 2+2 { // everything at the start and when the stream connected
+			t.Errorf("metrics asked %d times, models %d; want 53 and 4", m, all)
+		}
+		delete(w.http, "10.0.0.1:8000")
+		settle(4 * time.Second)
+		was := e.asked["/metrics"]
+		settle(4 * time.Second)
+		if now := e.asked["/metrics"]; now != was {
+			t.Errorf("metrics asked %d times of an engine that is down", now-was)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -147,6 +148,8 @@ type fakeEngine struct {
 	started float64
 	asleep  bool
 	loras   []string // name=path
+	running int      // 0: 3
+	asked   map[string]int
 	pub     *zmtp.Pub
 	router  *zmtp.Router
 
@@ -269,6 +272,10 @@ func payload(ts float64, rank int, store bool, h uint64) []byte {
 func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.asked == nil {
+		e.asked = map[string]int{}
+	}
+	e.asked[req.URL.Path]++
 	switch req.URL.Path {
 	case "/health":
 	case "/v1/models":
@@ -281,8 +288,8 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case "/version":
 		io.WriteString(w, `{"version":"0.32.0"}`)
 	case "/metrics":
-		fmt.Fprintf(w, "process_start_time_seconds %f\nvllm:num_requests_running{engine=\"%d\"} 3\n"+
-			"vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"48\",engine=\"%[2]d\"} 1.0\n", e.started, e.rank)
+		fmt.Fprintf(w, "process_start_time_seconds %f\nvllm:num_requests_running{engine=\"%d\"} %d\n"+
+			"vllm:cache_config_info{block_size=\"1\",num_gpu_blocks=\"48\",engine=\"%[2]d\"} 1.0\n", e.started, e.rank, cmp.Or(e.running, 3))
 		if e.asleep {
 			fmt.Fprintf(w, "vllm:engine_sleep_state{engine=\"%d\",sleep_state=\"weights_offloaded\"} 1\n", e.rank)
 		}
