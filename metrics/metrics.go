@@ -70,15 +70,16 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // Metrics of the front door.
 var (
-	build      = desc("build_info", "Always 1.", "version")
-	requests   = desc("requests_total", "Requests that have ended. code 499: the client left first; code 0: any other.", "endpoint", "code", "outcome")
-	open       = desc("open_requests", "Requests now.")
-	retries    = desc("retries_total", "Requests that were given to another engine, by what the first one did.", "reason")
-	failures   = desc("engine_failures_total", "Engines' failures, retried or not.", "reason")
-	firstToken = desc("first_token_seconds", "From a request's arrival to its first content.")
-	overhead   = desc("overhead_seconds", "From a request's arrival to its dispatch, wait for tokens included.")
-	tokenWait  = desc("token_wait_seconds", "Of the overhead, the wait for token ids.")
-	decision   = desc("decision_seconds", "Of the overhead, the decision itself: match, pick and book.")
+	build        = desc("build_info", "Always 1.", "version")
+	requests     = desc("requests_total", "Requests that have ended. code 499: the client left first; code 0: any other.", "endpoint", "code", "outcome")
+	open         = desc("open_requests", "Requests now.")
+	retries      = desc("retries_total", "Requests that were given to another engine, by what the first one did.", "reason")
+	failures     = desc("engine_failures_total", "Engines' failures, retried or not.", "reason")
+	contradicted = desc("refusals_contradicted_total", "Requests that were answered although the source of tokens had said that the engine would refuse them.")
+	firstToken   = desc("first_token_seconds", "From a request's arrival to its first content.")
+	overhead     = desc("overhead_seconds", "From a request's arrival to its dispatch, wait for tokens included.")
+	tokenWait    = desc("token_wait_seconds", "Of the overhead, the wait for token ids.")
+	decision     = desc("decision_seconds", "Of the overhead, the decision itself: match, pick and book.")
 )
 
 // Metrics of tokens.
@@ -191,6 +192,7 @@ func (c *collector) door(out sink) {
 	for why, n := range s.Failures {
 		out.count(failures, n, why.String())
 	}
+	out.count(contradicted, s.Contradicted)
 	out.gauge(open, float64(s.Open))
 	out.histogram(firstToken, s.FirstToken)
 	out.histogram(overhead, s.Overhead)
