@@ -24,7 +24,7 @@ func (ix *Index) removedPages(l *lane, ev *kv.Event, r *Result) {
 	p, tags := l.pages, l.t.work.tags
 	for i, h := range ev.Handles {
 		if i%maxAhead == 0 {
-			p.index.prefetch(tags[i:min(i+maxAhead, len(tags))])
+			p.index.touch(tags[i:min(i+maxAhead, len(tags))])
 		}
 		left := told(ev, i)
 		at := p.named(tags[i], h)

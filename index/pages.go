@@ -119,7 +119,7 @@ func (ix *Index) storePageRun(u *run, parent pageRef, root kv.Hash, tokens []uin
 	lost := false
 	for i, h := range u.handles { // names of this run that other pages have are free now
 		if i%maxAhead == 0 {
-			p.index.prefetch(tags[i:min(i+maxAhead, len(tags))])
+			p.index.touch(tags[i:min(i+maxAhead, len(tags))])
 		}
 		if n := p.named(tags[i], h); n != 0 && live(i) && (i >= len(known) || known[i] != n) {
 			ix.losePage(l, n, kv.GPU, kv.NumTiers-1)

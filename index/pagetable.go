@@ -1,7 +1,5 @@
 package index
 
-import "unsafe"
-
 // A pageTable finds references by a mixed 32-bit key, of which entries keep all
 // bits; the caller compares the rest where the reference points to. A lane's pages
 // are many and small, so it is packed closer than a table: a segment has 1 to 16
@@ -83,20 +81,18 @@ func (p *piece) bucket(b uint32) *[bucketSize]uint64 {
 	return (*[bucketSize]uint64)(p[b%pieceBuckets*bucketSize:])
 }
 
-// prefetch asks for the buckets of keys that are about to be looked up, so that
-// their cache misses overlap.
-func (t *pageTable) prefetch(keys []uint32) {
-	if t.n == 0 {
-		return
+// touch loads the buckets of keys that are about to be looked up, so that their
+// cache misses overlap. Not inlined, as the loads of an unused result would go.
+//
+//go:noinline
+func (t *pageTable) touch(keys []uint32) (x uint64) {
+	if t.n > 0 {
+		for _, key := range keys {
+			s := t.segment(key)
+			x |= s.piece[s.of(key)].bucket(homeOf(key))[0]
+		}
 	}
-	for ; len(keys) >= 4; keys = keys[4:] {
-		prefetch4(t.place(keys[0]), t.place(keys[1]), t.place(keys[2]), t.place(keys[3]))
-	}
-}
-
-func (t *pageTable) place(key uint32) unsafe.Pointer {
-	s := t.segment(key)
-	return unsafe.Pointer(s.piece[s.of(key)].bucket(homeOf(key)))
+	return x
 }
 
 // A bucket is searched without branches that depend on what is in it.
