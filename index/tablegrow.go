@@ -110,26 +110,27 @@ func (t *table) split(s *segment, tag uint32) {
 	}
 	to, bit := t.memory.take(segBuckets, s.depth+1), keyBits-s.depth-1
 	t.segs++
-	for k := range s.e {
-		b := &s.e[k]
-		for m := b[0] & b.having(bit) & (inUse * everyByte); m != 0; m &= m - 1 {
-			i := first(m)
-			if j := free(to.e[k][0]); j != noSpot && b.home(i) == uint32(k) {
-				to.e[k].copy(j, b, i)
-				to.n++
-			} else {
-				to.add(b.tag(i), b.at(i), false)
+	if t.shared { // readers find them there before they are gone from s
+		for k := range s.e {
+			b := &s.e[k]
+			for m := b[0] & b.having(bit) & (inUse * everyByte); m != 0; m &= m - 1 {
+				to.add(b.tag(first(m)), b.at(first(m)), false)
 			}
 		}
+		t.point(tag, s.depth, s, to)
+		s.halve(bit, nil)
+	} else {
+		t.point(tag, s.depth, s, to)
+		s.halve(bit, to)
 	}
-	t.point(tag, s.depth, s, to) // readers find them there before they are gone from s
 	s.depth++
-	s.halve(bit, t.shared)
 }
 
-// halve takes the entries out of s whose tags have a bit set. What is left goes to
-// its own bucket where that has room now.
-func (s *segment) halve(bit uint, shared bool) {
+// halve takes the entries out of s whose tags have a bit set, and moves them to
+// another segment. If there is none, they are there already, and readers may be
+// here. What is left goes to its own bucket where that has room now.
+func (s *segment) halve(bit uint, to *segment) {
+	shared := to == nil
 	away := s.bucket(segBuckets - 1).passed()
 	for k := range s.e {
 		b := &s.e[k]
@@ -143,10 +144,23 @@ func (s *segment) halve(bit uint, shared bool) {
 				s.remove(tag, (uint32(k)-b.home(i))%segBuckets, i, shared)
 				if tag>>bit&1 == 0 {
 					s.add(tag, ref, shared)
+				} else if to != nil {
+					to.add(tag, ref, false)
 				}
 			}
 		}
 		gone := b[0] & b.having(bit) & (inUse * everyByte)
+		if to != nil {
+			for m := gone; m != 0; m &= m - 1 {
+				i := first(m)
+				if j := free(to.e[k][0]); j != noSpot {
+					to.e[k].copy(j, b, i)
+					to.n++
+				} else {
+					to.add(b.tag(i), b.at(i), false)
+				}
+			}
+		}
 		put(&b[0], gone>>7*0xff, 0, 0, shared)
 		s.n -= bits.OnesCount64(gone)
 		away = b.passed()
