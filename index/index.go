@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"kvasir/kv"
 )
@@ -187,8 +186,7 @@ func (ix *Index) expect(t *target, group uint16, tags []uint32) {
 	ix.ask(l, tags[:min(len(tags), maxAhead)])
 	if r := l.tail.row(); r != 0 {
 		if s, m := ix.rows.peek(r); s != nil {
-			prefetch4(unsafe.Pointer(m.row), unsafe.Pointer(m.rowOwn),
-				unsafe.Pointer(&s.handle[l.tail%slabSlots]), unsafe.Pointer(&s.hash[l.tail%slabSlots]))
+			prefetchRow(m.row, m.rowOwn, &s.handle[l.tail%slabSlots], &s.hash[l.tail%slabSlots])
 		}
 	}
 }

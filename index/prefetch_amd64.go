@@ -1,12 +1,15 @@
 package index
 
-import "unsafe"
+import "kvasir/kv"
 
-// prefetch asks for the cache line at p, and doesn't wait for it. A load would:
+// prefetch and the like ask for cache lines, and don't wait for them. A load would:
 // instructions behind it can't retire before it has its value.
 //
 //go:noescape
-func prefetch(p unsafe.Pointer)
+func prefetch(p *bucket)
 
 //go:noescape
-func prefetch4(a, b, c, d unsafe.Pointer)
+func prefetch4(a, b, c, d *bucket)
+
+//go:noescape
+func prefetchRow(r *row, o *rowOwn, name *kv.Handle, hash *kv.Hash)

@@ -2,8 +2,10 @@
 
 package index
 
-import "unsafe"
+import "kvasir/kv"
 
-func prefetch(unsafe.Pointer) {}
+func prefetch(*bucket) {}
 
-func prefetch4(_, _, _, _ unsafe.Pointer) {}
+func prefetch4(_, _, _, _ *bucket) {}
+
+func prefetchRow(*row, *rowOwn, *kv.Handle, *kv.Hash) {}

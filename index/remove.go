@@ -1,10 +1,6 @@
 package index
 
-import (
-	"unsafe"
-
-	"kvasir/kv"
-)
+import "kvasir/kv"
 
 func (ix *Index) removed(t *target, ev *kv.Event, r *Result) {
 	l := t.lane(ev.Group)
@@ -129,8 +125,7 @@ func (ix *Index) approach(l *lane, tags []uint32) {
 			last, rows[n%maxAhead] = row, row
 			n++
 			sl, r := ix.rows.at(row)
-			prefetch4(unsafe.Pointer(r.row), unsafe.Pointer(r.rowOwn),
-				unsafe.Pointer(&sl.handle[s%slabSlots]), unsafe.Pointer(sl.hashes(row)))
+			prefetchRow(r.row, r.rowOwn, &sl.handle[s%slabSlots], &sl.hashes(row)[0])
 		}
 	}
 	for _, row := range rows[:min(n, maxAhead)] {

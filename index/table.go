@@ -3,7 +3,6 @@ package index
 import (
 	"math/bits"
 	"sync/atomic"
-	"unsafe"
 )
 
 // A table finds 32-bit references by a well-mixed 64-bit key, of which it keeps
@@ -178,7 +177,7 @@ func (b *bucket) pass(by int, shared bool) {
 }
 
 // place returns where the bucket of tag is.
-func (t *table) place(tag uint32) unsafe.Pointer { return unsafe.Pointer(t.segment(tag).bucket(tag)) }
+func (t *table) place(tag uint32) *bucket { return t.segment(tag).bucket(tag) }
 
 // prefetch asks for the buckets of tags, and doesn't wait for them. It may be
 // called beside the writer.
