@@ -59,9 +59,9 @@ def main(venv, model, run, rivals, *names):
         events = ",".join(f"tcp://127.0.0.1:{e.events}" for e in engines)
         for load in os.environ.get("LOADS", "light heavy").split():
             for k in range(int(os.environ.get("RUNS", "1"))):
-                print(f"# {load}, run {k + 1}: {LOADS[load]}", flush=True)
+                print(f"# {load}, run {k + 1}: {LOADS[load]} --seed {k + 1}", flush=True)
                 player.process = subprocess.Popen(
-                    [venv + "/bin/python", run / "side_by_side.py", rivals, venv + "/bin/python", urls, events, *names, "--", *LOADS[load].split()],
+                    [venv + "/bin/python", run / "side_by_side.py", rivals, venv + "/bin/python", urls, events, *names, "--", *LOADS[load].split(), "--seed", str(k + 1)],
                     env=dict(os.environ, KVASIR=str(run / "kvasir")), start_new_session=True)
                 if player.process.wait():
                     raise SystemExit(f"bench-real: side_by_side.py failed with status {player.process.returncode}")
