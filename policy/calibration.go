@@ -70,8 +70,11 @@ type mean struct {
 
 const meanMemory = 100000
 
-func (m *mean) add(v float64) {
-	if m.n >= meanMemory {
+func (m *mean) add(v float64) { m.within(v, meanMemory) }
+
+// within adds v to the mean of the last memory values, about.
+func (m *mean) within(v, memory float64) {
+	if m.n >= memory {
 		m.sum -= m.sum / m.n
 		m.n--
 	}
@@ -129,16 +132,18 @@ func newCalibration(given Coefficients, learn bool) *calibration {
 // known reports whether prefill times can be told at all.
 func (c *calibration) known() bool { return c.prefill.known() }
 
-// refresh brings now up to date: the coefficients of the known engine while
-// nothing is known.
+// refresh brings now up to date: the coefficients of the known engine until
+// prefill is known.
 func (c *calibration) refresh() {
 	k, d := nominal.prefillPart(), nominal.decodePart()
 	if c.prefill.known() {
 		k = c.prefill.coefficients()
 	}
-	if c.decode.known() {
+	switch {
+	case !c.prefill.known(): // prices must be of one engine: measured steps beside guessed prefill would outweigh it
+	case c.decode.known():
 		d = c.decode.coefficients()
-	} else { // as slow at decoding as at prefill
+	default: // as slow at decoding as at prefill
 		scale(&d, k[0]/nominal.PrefillToken)
 	}
 	c.now = Coefficients{
@@ -210,7 +215,9 @@ const over = 1.3
 // A request that others have joined before its first token may have been computed
 // in the same steps as they, so that its latency is theirs too. In bursts nearly
 // all are like that, and the replica that gets the most of them seems the slowest.
-// They teach nothing, unless there is nothing else to learn from.
+// They teach nothing, unless there is nothing else to learn from: one in maxJoined,
+// and all while nothing is known, with what joined counted as computed before. A
+// small fleet under load may not see a request by itself for minutes.
 const (
 	joinedShare = .2 // of its own tokens: fewer don't matter
 	maxJoined   = 20 // left out in a row
@@ -225,22 +232,25 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 		budget = o.MaxBatch
 	}
 	hit := min(max(o.Cached, 0), o.Prompt-1)
-	if float64(o.Joined) > joinedShare*float64(o.Prompt-hit) {
-		if c.joined++; c.joined <= maxJoined {
+	own := o.Prompt - hit
+	if float64(o.Joined) > joinedShare*float64(own) {
+		if !c.known() {
+			own += min(o.Joined, budget)
+		} else if c.joined++; c.joined <= maxJoined {
 			return
 		}
 	}
 	c.joined = 0
-	x := prefillTerms(o.Prompt-hit, hit, budget)
+	x := prefillTerms(own, hit, budget)
 	// What decodes meanwhile slows each step by an amount that decoding tells.
 	k := c.of(o.Target)
 	y := o.Latency.Seconds()
 	y -= min(y/2, x[2]*(float64(o.Decoding)*k.DecodeRequest+float64(o.Context)*k.DecodeToken))
-	var own *skew
+	var target *skew
 	if e := c.engine(o.Target); e != nil {
-		own = &e.prefill
+		target = &e.prefill
 	}
-	c.prefill.observe(x, y, own, nominal.prefillPart(), over)
+	c.prefill.observe(x, y, target, nominal.prefillPart(), over)
 	c.refresh()
 }
 

@@ -11,6 +11,10 @@ type Marginal struct {
 	Kappa float64 `yaml:"kappa"` // price of a second of prefill to those who come later; above 0.5..2 only with delta and omega
 	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
 	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
+	// DecodeTop is what delta and omega rise to where first tokens are a small part of
+	// what requests take, as in rollouts; not above them: they are constant.
+	DecodeTop float64 `yaml:"decode_top"`
+
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
 	// Memory is the price of a second of waiting for KV memory: below 1, as a move
 	// costs others the blocks that it pushes out (docs/notes/0006). 0: as if there
@@ -30,7 +34,7 @@ type Marginal struct {
 }
 
 func defaultMarginal() Marginal {
-	return Marginal{Kappa: 1, Delta: .3, Omega: .3, Memory: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
+	return Marginal{Kappa: 1, Delta: .3, Omega: .3, DecodeTop: 1, Memory: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
 }
 
 func (m *Marginal) validate() error {
@@ -39,7 +43,7 @@ func (m *Marginal) validate() error {
 		v    float64
 		hi   float64
 	}{
-		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"sigma", m.Sigma, 100}, {"memory", m.Memory, 100},
+		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"decode_top", m.DecodeTop, 100}, {"sigma", m.Sigma, 100}, {"memory", m.Memory, 100},
 		{"host_cache_hit_weight", m.HostWeight, 1}, {"disk_cache_hit_weight", m.DiskWeight, 1},
 	} {
 		if err := checkRange("policy.marginal."+f.name, f.v, 0, f.hi); err != nil {
@@ -96,6 +100,9 @@ func (c *Coefficients) validate(field string) error {
 //	M = E*(c0 + cd*n + ckv*T) * max(0, R/C - 1)
 //	f = min(1, C/R)                                     only so many decode at a time
 //
+// delta and omega rise up to DecodeTop where first tokens are less than 3 % of what
+// requests take (decodeprice.go).
+//
 // M is 0 where C isn't known. What is cached and not in flight is no obstacle: it
 // is evicted.
 //
@@ -106,11 +113,12 @@ func (c *Coefficients) validate(field string) error {
 type marginal struct {
 	cfg  Marginal
 	cal  *calibration
+	mix  mix
 	intn func(int) int
 }
 
 func newMarginal(cfg Marginal, intn func(int) int) *marginal {
-	return &marginal{cfg, newCalibration(cfg.Coefficients, cfg.Learn), intn}
+	return &marginal{cfg: cfg, cal: newCalibration(cfg.Coefficients, cfg.Learn), intn: intn}
 }
 
 func (p *marginal) Terms() ([]string, string) {
@@ -160,12 +168,13 @@ func (p *marginal) price(req *Request, c *Candidate, expect float64) {
 		wait = float64(l.Prefill) * k.PrefillToken
 		c.Prefill = 0
 	}
+	delta, omega := p.mix.decodePrice(p.cfg.Delta, p.cfg.DecodeTop), p.mix.decodePrice(p.cfg.Omega, p.cfg.DecodeTop)
 	c.Terms = [MaxTerms]float64{
 		wait + p.cfg.Memory*memory,
 		own,
 		own * (p.cfg.Kappa + p.cfg.Sigma*requests),
-		share * p.cfg.Delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
-		share * p.cfg.Omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
+		share * delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
+		share * omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}
 	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
 }
@@ -174,9 +183,17 @@ func (p *marginal) Placed(_ *Request, cands []Candidate, i int) {
 	p.cal.seen(cands[i].Target, identity(&cands[i]))
 }
 
-func (p *marginal) FirstToken(o *FirstToken) { p.cal.firstToken(o, p.cfg.Budget) }
-func (p *marginal) Done(o *Done)             { p.cal.done(o) }
-func (p *marginal) Forget(t kv.Target)       { p.cal.forget(t) }
+func (p *marginal) FirstToken(o *FirstToken) {
+	p.cal.firstToken(o, p.cfg.Budget)
+	p.mix.firstToken(o)
+}
+
+func (p *marginal) Done(o *Done) {
+	p.cal.done(o)
+	p.mix.done(o)
+}
+
+func (p *marginal) Forget(t kv.Target) { p.cal.forget(t) }
 
 func (p *marginal) Calibration(t kv.Target) Calibration { return p.cal.report(t) }
 

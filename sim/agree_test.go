@@ -41,7 +41,7 @@ var armNames = map[string][]string{
 	"dynamo_decay1":        {"ref:dynamo_decay1", "dynamo:decay1"},
 	"dynamo_prefill8":      {"ref:dynamo_prefill8", "dynamo:prefill8"},
 	"time W+p":             {"ref:time W+p", "marginal:wp"},
-	"marg k1 d0.3 o0.3 s0": {"ref:marg 1/.3/.3", "marginal:known", "marginal"},
+	"marg k1 d0.3 o0.3 s0": {"ref:marg 1/.3/.3", "marginal:reference", "marginal"},
 	"POOL shared cache":    {"ref:POOL"},
 	"llmd_3_2_2":           {"ref:llmd_3_2_2", "llmd_precise"},
 	"sglang_cache_aware":   {"ref:sglang_cache_aware", "sglang_cache_aware:library"},

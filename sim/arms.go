@@ -49,10 +49,11 @@ var presets = []preset{
 		known(c, p)
 		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega, c.Marginal.Memory = 0, 0, 0, 0
 	}},
-	// The formula as the reference has it: without the wait for memory.
+	// The formula as the reference has it: without the wait for memory, and with
+	// constant prices.
 	{"marginal:reference", func(c *policy.Config, p model.Profile) {
 		known(c, p)
-		c.Marginal.Memory = 0
+		c.Marginal.Memory, c.Marginal.DecodeTop = 0, 0
 	}},
 	{"marginal:111", func(c *policy.Config, p model.Profile) {
 		known(c, p)

@@ -34,7 +34,7 @@ func TestTables(t *testing.T) {
 			{"ref:least_requests", 68.9, []float64{143.0, .200, .301, 1572.3}},
 			{"ref:dynamo", 73.8, []float64{139.9, .164, .258, 1575.7}},
 			{"ref:marg 1/.3/.3", 78.6, []float64{140.7, .213, .324, 1564.4}},
-			{"marginal:known", 78.6, []float64{140.7, .213, .324, 1564.4}},
+			{"marginal:reference", 78.6, []float64{140.7, .213, .324, 1564.4}},
 			{"ref:POOL", 81.1, []float64{138.6, .124, .173, 1560.1}},
 		}},
 		{"rl_rollouts", model.Profile70B, 8, p99, []row{
@@ -59,7 +59,7 @@ func TestTables(t *testing.T) {
 			{"ref:time static", 61.7, []float64{.296, 1.133, 2.874, .388}},
 			{"ref:time W+p", 66.0, []float64{.265, 1.031, 2.629, .442}},
 			{"ref:marg 1/.3/.3", 67.5, []float64{.278, 1.075, 2.824, .458}},
-			{"marginal:known", 67.5, []float64{.278, 1.075, 2.824, .458}},
+			{"marginal:reference", 67.5, []float64{.278, 1.075, 2.824, .458}},
 			{"ref:marg 2/.3/.3", 68.3, []float64{.281, 1.063, 2.868, .464}},
 			{"ref:POOL", 69.2, []float64{.215, .748, 2.417, .256}},
 		}},

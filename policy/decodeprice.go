@@ -1,0 +1,48 @@
+package policy
+
+// A mix is how the time that requests take is split: up to the first token, and
+// after it. It isn't kept over a restart.
+type mix struct {
+	first, after mean // seconds
+}
+
+const (
+	mixMemory  = 1000 // requests
+	mixSamples = 50
+
+	// Where first tokens take this share of the time or more, decode has the
+	// prices that were tuned there.
+	ordinaryFirst = .03
+)
+
+func (m *mix) firstToken(o *FirstToken) {
+	if !o.Told && o.Latency > 0 {
+		m.first.within(o.Latency.Seconds(), mixMemory)
+	}
+}
+
+func (m *mix) done(o *Done) {
+	if !o.Failed && !o.Told && o.Streaming > 0 {
+		m.after.within(o.Streaming.Seconds(), mixMemory)
+	}
+}
+
+// scale returns by how much the prices of decode rise, from 1 on: in inverse
+// proportion to the share of first tokens, below ordinaryFirst. There is little
+// to lose at first tokens then, and the last token of all (a rollout, a batch)
+// comes the sooner the more evenly decode is spread.
+func (m *mix) scale() float64 {
+	if m.first.n < mixSamples || m.after.n < mixSamples {
+		return 1
+	}
+	share := m.first.or(0) / (m.first.or(0) + m.after.or(0))
+	return max(1, ordinaryFirst/max(share, 1e-3))
+}
+
+// decodePrice returns price at the mix at hand, at most top if that is more.
+func (m *mix) decodePrice(price, top float64) float64 {
+	if price <= 0 || top <= price {
+		return price
+	}
+	return min(price*m.scale(), top)
+}
