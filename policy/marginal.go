@@ -100,6 +100,9 @@ func (c *Coefficients) validate(field string) error {
 //	M = E*(c0 + cd*n + ckv*T) * max(0, R/C - 1)
 //	f = min(1, C/R)                                     only so many decode at a time
 //
+// Of the hit, what no request in flight uses too counts times the square of f over
+// the largest f among the candidates: blocks that wait are the first to be evicted.
+//
 // delta and omega rise up to DecodeTop where first tokens are less than 3 % of what
 // requests take (decodeprice.go).
 //
@@ -127,8 +130,9 @@ func (p *marginal) Terms() ([]string, string) {
 
 func (p *marginal) Pick(req *Request, cands []Candidate) int {
 	expect := p.expect(req)
+	room := p.roomiest(req, cands, expect)
 	for i := range cands {
-		p.price(req, &cands[i], expect)
+		p.price(req, &cands[i], expect, room)
 	}
 	return lowest(cands, 1e-12, p.intn)
 }
@@ -143,12 +147,25 @@ func (p *marginal) expect(req *Request) float64 {
 	return e
 }
 
-func (p *marginal) price(req *Request, c *Candidate, expect float64) {
+// roomiest returns how far memory reaches where it reaches farthest.
+func (p *marginal) roomiest(req *Request, cands []Candidate, expect float64) float64 {
+	if p.cfg.Memory == 0 {
+		return 1
+	}
+	return roomiest(req, cands, expect)
+}
+
+func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 	k := p.cal.of(c.Target)
 	n := tokensOf(req)
 	gpu, host, disk := heldBy(c, true)
 	hit := gpu + int(p.cfg.HostWeight*float64(host)+p.cfg.DiskWeight*float64(disk))
 	hit = max(0, min(hit, n-1))
+	share := 1.
+	if p.cfg.Memory > 0 {
+		share = memoryShare(req, c, expect)
+		hit = surviving(req, c, hit, share, room)
+	}
 	u := n - hit
 	budget := p.cfg.Budget
 	if c.MaxBatch > 0 {
@@ -158,10 +175,7 @@ func (p *marginal) price(req *Request, c *Candidate, expect float64) {
 	requests := float64(l.Requests)
 	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
 	wait := l.Wait.Seconds()
-	memory, share := 0., 1.
-	if p.cfg.Memory > 0 {
-		memory, share = k.memoryWait(req, c, expect)
-	}
+	memory := k.memoryWait(l, share, expect)
 	c.Uncached = u
 	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
 	if !p.cal.known() {

@@ -1,29 +1,66 @@
 package policy
 
-// memoryWait returns how long the request would wait at c for KV memory, in
-// seconds, and which share of those in flight there can decode at a time: M and f
-// of marginal.
-func (k *Coefficients) memoryWait(req *Request, c *Candidate, expect float64) (wait, share float64) {
+import "kvasir/kv"
+
+// memoryShare returns which share of the memory that all in flight at c and this
+// request need is there: C/R of marginal, at most 1; 1 where that isn't known.
+func memoryShare(req *Request, c *Candidate, expect float64) float64 {
 	l := &c.Load
 	if c.Blocks <= 0 || c.BlockSize <= 0 || l.Requests == 0 {
-		return 0, 1
+		return 1
 	}
-	block := c.BlockSize // of the ledger
-	if block < 16 {      // pages too small to be hashed one by one (index.ChainSize)
-		block = req.BlockSize
-	}
+	block := ledgerBlock(req, c)
 	asked := l.NewBlocks * block
 	if len(req.Hashes) == 0 {
 		asked = tokensOf(req)
 	}
-	n := float64(l.Requests)
-	need := float64(l.DecodeBlocks*block+asked) + (n+1)*expect
-	have := float64(c.Blocks) * float64(c.BlockSize)
-	if need <= have {
-		return 0, 1
+	need := float64(l.DecodeBlocks*block+asked) + float64(l.Requests+1)*expect
+	return min(1, float64(c.Blocks)*float64(c.BlockSize)/need)
+}
+
+// ledgerBlock returns the tokens of a block as the ledger counts them: pages too
+// small to be hashed one by one are counted in chunks (index.ChainSize).
+func ledgerBlock(req *Request, c *Candidate) int {
+	if c.BlockSize < 16 {
+		return req.BlockSize
 	}
-	life := expect * (k.DecodeStep + n*k.DecodeRequest + float64(l.Prompt)*k.DecodeToken)
-	return min(life*(need/have-1), maxMemoryWait), have / need
+	return c.BlockSize
+}
+
+// roomiest returns the largest memoryShare among cands.
+func roomiest(req *Request, cands []Candidate, expect float64) (share float64) {
+	for i := range cands {
+		if share = max(share, memoryShare(req, &cands[i], expect)); share == 1 {
+			return 1
+		}
+	}
+	return share
+}
+
+// memoryWait returns how long the request would wait at c for KV memory, in
+// seconds: M of marginal.
+func (k *Coefficients) memoryWait(l *kv.Load, share, expect float64) float64 {
+	if share == 1 {
+		return 0
+	}
+	life := expect * (k.DecodeStep + float64(l.Requests)*k.DecodeRequest + float64(l.Prompt)*k.DecodeToken)
+	return min(life*(1/share-1), maxMemoryWait)
+}
+
+// surviving returns how much of hit cached tokens is still there when the request
+// is computed, where memory is shorter than elsewhere. What others in flight use
+// too stays; the rest is the first to be evicted while it waits. Where memory is
+// short everywhere alike, going elsewhere saves nothing. The square is by
+// experiment (docs/notes/0006).
+func surviving(req *Request, c *Candidate, hit int, share, room float64) int {
+	if share >= room {
+		return hit
+	}
+	live := 0
+	if n := len(req.Hashes) - c.Load.NewBlocks; n > 0 {
+		live = min(hit, n*ledgerBlock(req, c))
+	}
+	return live + int(float64(hit-live)*(share/room)*(share/room))
 }
 
 // maxMemoryWait bounds what a wrong figure of an engine can do.

@@ -81,3 +81,47 @@ func TestMarginalWaitsForMemory(t *testing.T) {
 		t.Errorf("waits %v and %v s, want %v", a, b, want)
 	}
 }
+
+// What waits in a full cache is evicted there, so a hit counts for less; not what
+// others in flight use too, and not where memory is as short everywhere.
+func TestHitsThatMayNotLast(t *testing.T) {
+	cfg := named("marginal")
+	cfg.Marginal.Coefficients, cfg.Marginal.Learn = nominal, false
+	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32, MaxOutput: 1}
+	for k := range 50 {
+		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
+	}
+	full := func() []Candidate {
+		cands := fleet(2)
+		for i := range cands {
+			cands[i].BlockSize, cands[i].Blocks = 32, 250
+		}
+		cands[0].Overlap.GPU = 1568
+		// 450 blocks and 50 of this one, in 250; answers are next to nothing
+		cands[0].Load = kv.Load{Requests: 9, Prompt: 14000, Decode: 14000, DecodeBlocks: 450, NewBlocks: 50}
+		return cands
+	}
+	p := must(t, cfg, lowestIndex)
+	for _, c := range []struct {
+		why    string
+		change func(cands []Candidate)
+		want   int // cached tokens that count at 0
+	}{
+		{"twice too much", func([]Candidate) {}, 1568 / 4},
+		{"as full elsewhere", func(cands []Candidate) { cands[1].Load = cands[0].Load }, 1568},
+		{"half as bad elsewhere", func(cands []Candidate) {
+			cands[1].Load = kv.Load{Requests: 9, Prompt: 9000, DecodeBlocks: 293, NewBlocks: 50}
+		}, 740},
+		{"others use 20 of its blocks", func(cands []Candidate) {
+			cands[0].Load.DecodeBlocks, cands[0].Load.NewBlocks = 470, 30
+		}, 640 + (1568-640)/4},
+		{"it fits", func(cands []Candidate) { cands[0].Blocks = 600 }, 1568},
+	} {
+		cands := full()
+		c.change(cands)
+		p.Pick(req, cands)
+		if got := 1600 - cands[0].Uncached; math.Abs(float64(got-c.want)) > 8 {
+			t.Errorf("%s: %d cached tokens count, want about %d", c.why, got, c.want)
+		}
+	}
+}

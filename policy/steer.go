@@ -90,9 +90,10 @@ func (p *steer) Pick(req *Request, cands []Candidate) int {
 	expect := p.expect(req)
 	kappa := p.kappa()
 	own := p.returns.find(req.Hashes)
+	room := p.roomiest(req, cands, expect)
 	for i := range cands {
 		c := &cands[i]
-		p.marginal.price(req, c, expect)
+		p.marginal.price(req, c, expect, room)
 		wait, prefill := c.Terms[0], c.Terms[1]
 		c.Terms[2] = prefill * (kappa + p.price.Sigma*float64(c.Load.Requests))
 		cost, expected := p.returns.burden(c.Target, own, wait, wait+prefill)

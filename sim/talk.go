@@ -22,7 +22,8 @@ var talkParams = []param{
 	{"think_min", .05, 0, 1e6, "seconds between turns, uniform from here"},
 	{"think_max", .3, 0, 1e6, "to here"},
 	{"block", 32, 1, 4096, "tokens per block"},
-	{"seed", 1, 0, 1 << 52, "of think times"},
+	{"shuffle", 1, 0, 1, "1: those that begin at once arrive in any order, as they do on a network; 0: in turn"},
+	{"seed", 1, 0, 1 << 52, "of think times and the order"},
 }
 
 // genTalks is a client that holds a number of conversations at a time, all of one
@@ -55,6 +56,9 @@ func genTalks(p *params) (*Workload, error) {
 		}
 	}
 	crowd := Crowd{Users: min(p.n("users"), n), Requests: n * turns}
+	if first := list[:crowd.Users]; p.f("shuffle") == 1 {
+		r.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
+	}
 	crowd.Start = make([]float64, crowd.Users)
 	keep := p.f("keep") == 1
 	return &Workload{size: size, speed: 1, total: crowd.Requests, chats: list,

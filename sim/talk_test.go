@@ -11,7 +11,7 @@ import (
 // Each conversation is played once, users at a time, and its next prompt holds the
 // last one and the answer, block by block.
 func TestConversations(t *testing.T) {
-	w, err := Generate("conversations:users=3,conversations=8,turns=4,groups=2,system=100,input=40,output=10,block=16", 2)
+	w, err := Generate("conversations:users=3,conversations=8,turns=4,groups=2,system=100,input=40,output=10,block=16,shuffle=0", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +84,34 @@ func TestConversationsForget(t *testing.T) {
 	}
 	if _, err := Generate("conversations:conversations=1000000,turns=10000,block=1", 1); err == nil || !strings.Contains(err.Error(), "1e8") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestConversationsShuffled: those that begin at once come in another order with
+// another seed; the later ones stay in turn.
+func TestConversationsShuffled(t *testing.T) {
+	order := func(spec string) (groups []int) {
+		w, err := Generate("conversations:"+spec, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := Generate("conversations:shuffle=0", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range w.chats {
+			groups = append(groups, slices.IndexFunc(plain.chats, func(p chat) bool { return p.turns[0].blocks[35] == c.turns[0].blocks[35] }))
+		}
+		return groups
+	}
+	a, b := order("seed=1"), order("seed=2")
+	if slices.Equal(a[:7], b[:7]) {
+		t.Errorf("seeds 1 and 2: the same order %v", a[:7])
+	}
+	for _, got := range [][]int{a, b} {
+		first := slices.Sorted(slices.Values(got[:7]))
+		if !slices.Equal(append(first, got[7:]...), order("shuffle=0")) {
+			t.Errorf("order %v: want the first seven in any order, the rest in turn", got)
+		}
 	}
 }
