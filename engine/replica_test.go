@@ -463,20 +463,29 @@ func TestGaugesOfTheirOwn(t *testing.T) {
 		w.http["10.0.0.1:8000"] = e
 		_, rt := start(t, w, Config{Poll: 2 * time.Second, MetricsPoll: 100 * time.Millisecond})
 		settle(time.Second + 50*time.Millisecond)
+		e.mu.Lock()
 		e.running = 7
+		e.mu.Unlock()
 		settle(100 * time.Millisecond)
 		if got := rt.info.Ranks[0].Running; got != 7 {
 			t.Errorf("%d requests running, want 7", got)
 		}
 		settle(4 * time.Second)
-		if m, all := e.asked["/metrics"], e.asked["/v1/models"]; m != 2+51 || all != 2+2 { // everything at the start and when the stream connected
+		asked := func(path string) int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.asked[path]
+		}
+		if m, all := asked("/metrics"), asked("/v1/models"); m != 2+51 || all != 2+2 { // everything at the start and when the stream connected
 			t.Errorf("metrics asked %d times, models %d; want 53 and 4", m, all)
 		}
+		w.mu.Lock()
 		delete(w.http, "10.0.0.1:8000")
+		w.mu.Unlock()
 		settle(4 * time.Second)
-		was := e.asked["/metrics"]
+		was := asked("/metrics")
 		settle(4 * time.Second)
-		if now := e.asked["/metrics"]; now != was {
+		if now := asked("/metrics"); now != was {
 			t.Errorf("metrics asked %d times of an engine that is down", now-was)
 		}
 	})

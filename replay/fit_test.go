@@ -235,6 +235,11 @@ func TestFitProfileOverSockets(t *testing.T) {
 	plan.MaxInput, plan.Width, plan.Rounds = 1024, 4, 1
 	last, all := 0, 0
 	f, err := FitProfile(t.Context(), cfg, plan, func(done, total int) { last, all = done, total })
+	// Requests that should decode together don't on a machine that has no time for us.
+	for try := 0; try < 5 && err != nil && strings.Contains(err.Error(), "too few measurements"); try++ {
+		cfg.Writer.Salt++
+		f, err = FitProfile(t.Context(), cfg, plan, func(done, total int) { last, all = done, total })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
