@@ -467,7 +467,10 @@ func TestGaugesOfTheirOwn(t *testing.T) {
 		e.running = 7
 		e.mu.Unlock()
 		settle(100 * time.Millisecond)
-		if got := rt.info.Ranks[0].Running; got != 7 {
+		rt.mu.Lock()
+		got := rt.info.Ranks[0].Running
+		rt.mu.Unlock()
+		if got != 7 {
 			t.Errorf("%d requests running, want 7", got)
 		}
 		settle(4 * time.Second)
