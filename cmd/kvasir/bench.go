@@ -9,7 +9,7 @@ import (
 
 	"kvasir/engine/eventbench"
 	"kvasir/index"
-	"kvasir/index/indexbench"
+	"kvasir/indexbench"
 	"kvasir/kv"
 )
 

@@ -42,7 +42,7 @@ func TestDynbenchSmall(t *testing.T) {
 	}
 }
 
-// TestDynbenchFull prints what the verb prints: go test -run Full -dynbench ./index/indexbench
+// TestDynbenchFull prints what the verb prints: go test -run Full -dynbench ./indexbench
 func TestDynbenchFull(t *testing.T) {
 	if !*full {
 		t.Skip("only with -dynbench")
