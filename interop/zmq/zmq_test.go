@@ -253,15 +253,21 @@ func TestHeartbeatsKeepAlive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, "pub", "bind", "tcp://127.0.0.1:*", c.theirs...)
-			stuck := func() { time.Sleep(3 * time.Second) }
+			busy, free := context.WithCancel(t.Context())
+			defer free()
+			stuck := func() { <-busy.Done() }
 			if c.ours < 0 {
 				stuck = nil // nobody answers their PING then: theirs to drop us
 			}
 			s, ev := newSub(t, zmtp.Config{Heartbeat: c.ours}, 100, stuck)
 			s.Connect(p.at)
 			untilHello(t, p, ev, "a")
-			time.Sleep(3 * time.Second)
+			staysUp(t, p, ev.down)
 			p.tell("burst 100 1000")
+			if stuck != nil {
+				staysUp(t, p, ev.down)
+				free()
+			}
 			if bad := await(t, ev.full, "the burst"); bad != "" {
 				t.Fatal(bad)
 			}
@@ -281,11 +287,22 @@ func TestHeartbeatsKeepAlive(t *testing.T) {
 		at, _ := pub.Bind("tcp://127.0.0.1:0")
 		p := start(t, "sub", "connect", at, "ivl=200", "timeout=600", "ttl=600")
 		await(t, subscribed, "the subscription")
-		time.Sleep(3 * time.Second)
-		if len(down) > 0 || p.disconnects.Load() > 0 {
-			t.Fatalf("disconnected: ours %d, theirs %d", len(down), p.disconnects.Load())
-		}
+		staysUp(t, p, down)
 	})
+}
+
+// staysUp watches a connection for 15 heartbeats of 200 ms, in which neither side
+// may end it. What must not happen has no event to wait for.
+func staysUp(t *testing.T, p *peer, down <-chan error) {
+	t.Helper()
+	select {
+	case err := <-down:
+		t.Fatalf("we disconnected: %v", err)
+	case <-time.After(15 * 200 * time.Millisecond):
+	}
+	if n := p.disconnects.Load(); n > 0 {
+		t.Fatalf("libzmq disconnected %d times", n)
+	}
 }
 
 // A stopped process keeps its TCP connection open and says nothing.
@@ -363,10 +380,7 @@ func TestDealerIdle(t *testing.T) {
 		if f, err := d.Recv(ctx); err != nil || len(f) != 4 {
 			t.Fatalf("%q %v", f, err)
 		}
-		time.Sleep(3 * time.Second)
-	}
-	if n := p.disconnects.Load(); n > 0 {
-		t.Fatalf("libzmq dropped us %d times", n)
+		staysUp(t, p, nil)
 	}
 }
 
