@@ -223,7 +223,7 @@ const (
 	maxJoined   = 20 // left out in a row
 )
 
-// firstToken learns from a prefill that had the engine to itself.
+// firstToken learns from a prefill that had none before it in the engine's queue.
 func (c *calibration) firstToken(o *FirstToken, budget int) {
 	if !c.learn || !o.Alone || o.Told || o.Prompt <= 0 || o.Latency <= 0 {
 		return

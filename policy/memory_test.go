@@ -7,6 +7,15 @@ import (
 	"kvasir/kv"
 )
 
+// fiftyBlocks is a prompt of 1,600 tokens in blocks of 32.
+func fiftyBlocks() *Request {
+	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32}
+	for k := range 50 {
+		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
+	}
+	return req
+}
+
 // Four requests of 1,500 tokens fill a cache of 8,192 with their answers: a fifth
 // waits for memory, and goes where it doesn't though its prefix isn't there.
 func TestMarginalWaitsForMemory(t *testing.T) {
@@ -15,10 +24,7 @@ func TestMarginalWaitsForMemory(t *testing.T) {
 	cfg.Marginal.Learn = false
 	cfg.Marginal.Output = 400
 	cfg.Marginal.Memory = 1
-	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32}
-	for k := range 50 {
-		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
-	}
+	req := fiftyBlocks()
 	full := func() []Candidate {
 		cands := fleet(2)
 		for i := range cands {
@@ -87,10 +93,8 @@ func TestMarginalWaitsForMemory(t *testing.T) {
 func TestHitsThatMayNotLast(t *testing.T) {
 	cfg := named("marginal")
 	cfg.Marginal.Coefficients, cfg.Marginal.Learn = nominal, false
-	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32, MaxOutput: 1}
-	for k := range 50 {
-		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
-	}
+	req := fiftyBlocks()
+	req.MaxOutput = 1
 	full := func() []Candidate {
 		cands := fleet(2)
 		for i := range cands {

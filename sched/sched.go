@@ -151,8 +151,8 @@ type Request struct {
 	// Exclude has targets that must not be chosen: those that failed this request.
 	Exclude []kv.Target
 	// Only, if not nil, is the single target that may be chosen, as another router
-	// has placed the request there and has told us, late. It is booked like our
-	// own, but its times are those of the news: nothing is learned from them.
+	// has placed the request there and has told us, late (the simulator's do; those
+	// of kvasir serve don't talk). It is booked like our own, but its times are those of the news: nothing is learned from them.
 	Only *kv.Target
 }
 
