@@ -50,6 +50,10 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		admitted: at, touched: at,
 		alone: acc.prefilling == 0, decoding: acc.requests - acc.prefilling, context: acc.decode + acc.output,
 	}
+	if acc.prefilling == 0 {
+		acc.began, acc.spell = at, 0
+	}
+	acc.spell++
 	if e.private = l.cfg.Private || a.Private; e.private {
 		e.only = len(a.Hashes)
 		acc.blocks += e.only
@@ -104,10 +108,12 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
 	if e.silent {
 		return First{}, false
 	}
+	acc := l.targets[e.target]
 	return First{
 		Target: e.target, Prompt: e.prompt, Uncached: e.uncached, Booked: e.booked,
-		Latency: time.Duration(max(at-e.admitted, 0)), Alone: e.alone, Joined: int(l.targets[e.target].asked - e.asked),
+		Latency: time.Duration(max(at-e.admitted, 0)), Alone: e.alone, Joined: int(acc.asked - e.asked),
 		Decoding: e.decoding, DecodeTokens: e.context,
+		Busy: time.Duration(max(at-acc.began, 0)), Spell: acc.spell, Left: acc.prefilling,
 	}, true
 }
 

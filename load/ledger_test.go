@@ -167,6 +167,32 @@ func TestJoined(t *testing.T) {
 	}
 }
 
+// While prefill is owed without a pause, a first token says for how long, of how many
+// requests, and how many of them still owe.
+func TestSpell(t *testing.T) {
+	l := New(Config{})
+	first := func(id ID, now, busy float64, spell, left int) {
+		t.Helper()
+		if f, ok := l.FirstToken(id, at(now)); !ok || (f.Busy-time.Duration(busy*1e9)).Abs() > 2 || f.Spell != spell || f.Left != left {
+			t.Errorf("busy %v, %d in the spell, %d left, %v; want %v s, %d, %d", f.Busy, f.Spell, f.Left, ok, busy, spell, left)
+		}
+	}
+	l.Admit(at(0), &Admission{Target: 1})
+	a := l.Admit(at(10), &Admission{})
+	b := l.Admit(at(11), &Admission{})
+	first(a, 12, 2, 2, 1)
+	c := l.Admit(at(12.5), &Admission{})
+	d := l.Admit(at(12.5), &Admission{})
+	l.Done(d, at(13)) // cancelled before its first token: in the spell, and not left
+	first(c, 14, 4, 4, 1)
+	first(b, 14, 4, 4, 0)
+	e := l.Admit(at(20), &Admission{}) // a new one, though the others still decode
+	first(e, 21, 1, 1, 0)
+	f := l.Admit(at(30), &Admission{})
+	l.Done(f, at(31))
+	first(l.Admit(at(40), &Admission{}), 41, 1, 1, 0)
+}
+
 // An answer that comes whole shows no first token: its prefill is over when it
 // should be, or when someone behind it in the queue has begun.
 func TestSilent(t *testing.T) {

@@ -71,6 +71,11 @@ type First struct {
 	// Joined is the uncached tokens of those admitted since. Engines may have
 	// computed them in the same steps, and then Latency is theirs too.
 	Joined int
+	// Busy is how long the target has owed prefill without a pause, Spell how many
+	// requests were admitted in that time, and Left how many still owe.
+	Busy  time.Duration
+	Spell int
+	Left  int
 	// What was decoding on the target when it was admitted.
 	Decoding     int // requests
 	DecodeTokens int // their prompt tokens and output so far

@@ -27,6 +27,105 @@ func TestCalibrationBeginsUnderLoad(t *testing.T) {
 	}
 }
 
+// volley is a request that an engine computes alone, as it is idle, and n more that come
+// meanwhile and that it computes in one step. It tells p of their first tokens, of all
+// but the last lost ones.
+func volley(p *marginal, w *watched, at float64, n, lost int) (end float64) {
+	spell := n + 1
+	first := func(u int, since, now float64, alone bool, joined, left int) {
+		p.FirstToken(&FirstToken{Now: t0.Add(seconds(now)), Prompt: 1000 + u, Cached: 1000, Latency: seconds(now - since), Alone: alone, Joined: joined,
+			MaxBatch: 2048, Busy: seconds(now) - seconds(at), Spell: spell, Left: left})
+	}
+	own, sum, told := 200+w.r.IntN(100), 0, 0
+	more := make([]int, n)
+	for i := range more {
+		more[i] = 200 + w.r.IntN(100)
+		sum += more[i]
+	}
+	end = at + w.prefill(own, 1000, 2048, 0, 0)
+	first(own, at, end, true, sum, n)
+	come, room := at+.1*(end-at), 2048
+	for i, u := range more {
+		if u > room { // an engine's step is full
+			end += w.prefill(2048-room, 1000, 2048, 0, 0)
+			room = 2048
+		}
+		room -= u
+		if next := i + 1; next == n || more[next] > room {
+			now := end + w.prefill(2048-room, 1000, 2048, 0, 0)
+			for ; told <= i; told++ {
+				if told < n-lost {
+					first(more[told], come, now, false, 0, n-1-told)
+				}
+			}
+		}
+	}
+	end += w.prefill(2048-room, 1000, 2048, 0, 0)
+	return end
+}
+
+// TestCalibrationOfBursts: a burst finds an idle engine. Whom the others joined was
+// computed without them, and the others together: only the whole tells the speed.
+// Measured on a real CPU engine, where the first one's time over all their tokens had
+// made prefill look 1.6 times too fast.
+func TestCalibrationOfBursts(t *testing.T) {
+	w := &watched{scaled(60), rand.New(rand.NewPCG(1, 11))}
+	learn := func(n, bursts, lost int) Calibration {
+		p := must(t, named("marginal"), seeded(1)).(*marginal)
+		p.Placed(&Request{}, fleet(1), 0)
+		at := 0.
+		for range bursts {
+			at = volley(p, w, at+1, n, lost)
+		}
+		return p.Calibration(0)
+	}
+	off := func(c Calibration, tokens int) float64 {
+		return c.Coefficients.prefill(tokens, 1000, 2048, 0, 0) / w.prefill(tokens, 1000, 2048, 0, 0)
+	}
+	if c := learn(3, primeSamples/4, 0); !c.Known || off(c, 500) < 1 || off(c, 500) > 1.3*over {
+		t.Errorf("after %d first tokens known %v, prefill %.2f times the truth; want about %.1f", primeSamples, c.Known, off(c, 500), over)
+	}
+	// In the last ones the engine hardly ever pauses: samples are cut out of the spell.
+	// What one step computes is what can be known.
+	for _, x := range []struct{ n, tokens int }{{3, 500}, {12, 1600}, {200, 2000}} {
+		if c := learn(x.n, 2000/x.n, 0); off(c, x.tokens) < .9 || off(c, x.tokens) > 1.1 {
+			t.Errorf("bursts of %d: prefill %.2f times the truth", x.n+1, off(c, x.tokens))
+		}
+	}
+	// One that ended without a first token, or that another router sent: it isn't known
+	// what has been computed. Then one in a while must do.
+	if c := learn(3, 40, 1); c.FleetSamples > 40/maxJoined {
+		t.Errorf("%d samples from 40 bursts of which one request is missing", c.FleetSamples)
+	}
+}
+
+// TestCalibrationLeavesOutWaitsForMemory: where memory is short, a spell is longer than
+// prefill takes.
+func TestCalibrationLeavesOutWaitsForMemory(t *testing.T) {
+	w := &watched{scaled(60), rand.New(rand.NewPCG(1, 12))}
+	p := must(t, named("marginal"), seeded(1)).(*marginal)
+	cands := fleet(1)
+	p.Placed(&Request{}, cands, 0)
+	at := 0.
+	for range 30 {
+		at = volley(p, w, at+1, 3, 0)
+	}
+	before := p.Calibration(0).FleetSamples
+	cands[0].BlockSize, cands[0].Blocks = 32, 256
+	cands[0].Load.Requests, cands[0].Load.DecodeBlocks = 5, 300
+	for range 5 {
+		p.Placed(&Request{Now: t0.Add(seconds(at + 1.05)), Tokens: 1000, BlockSize: 32}, cands, 0)
+		at = volley(p, w, at+1, 3, 0)
+	}
+	if got := p.Calibration(0).FleetSamples; got != before {
+		t.Errorf("%d samples though memory was short", got-before)
+	}
+	volley(p, w, at+1, 3, 0)
+	if got := p.Calibration(0).FleetSamples; got != before+4 {
+		t.Errorf("%d samples afterwards, want 4", got-before)
+	}
+}
+
 // TestUnknownPricesAreOfOneEngine: steps that are measured already don't stand
 // beside a guessed prefill, which they would outweigh: seen on real engines that
 // prefill 80 times slower than the guess, where sessions moved to save decode.

@@ -1,6 +1,10 @@
 package policy
 
-import "kvasir/kv"
+import (
+	"time"
+
+	"kvasir/kv"
+)
 
 // Coefficients say how long an engine takes:
 //
@@ -48,7 +52,25 @@ func prefillTerms(u, hit, budget int) [3]float64 {
 type engine struct {
 	identity        uint64
 	prefill, decode skew
+	spell           spell
+	short           time.Time // when a request was last sent there though memory was short
 }
+
+// A spell is a time in which a target owes prefill without a pause. What it computes
+// meanwhile is known though nobody can tell whose turn it is: engines compute several
+// requests in one step.
+type spell struct {
+	began, from time.Time // from: since when the sums run
+	last        time.Time // first token
+	pace        float64   // s per token so far
+	x           [3]float64
+	slowed      float64 // s that what decodes has added, about
+	n, all      int     // first tokens since from, and since it began
+}
+
+// longSpell is how many first tokens are enough for a sample, where prefill is always
+// owed. One that is half computed then hardly matters.
+const longSpell = 32
 
 // A calibration learns the coefficients of a fleet, and how much slower or faster
 // than that each target is.
@@ -213,19 +235,20 @@ func (c *calibration) forget(t kv.Target) {
 const over = 1.3
 
 // A request that others have joined before its first token may have been computed
-// in the same steps as they, so that its latency is theirs too. In bursts nearly
-// all are like that, and the replica that gets the most of them seems the slowest.
-// They teach nothing, unless there is nothing else to learn from: one in maxJoined,
-// and all while nothing is known, with what joined counted as computed before. A
-// small fleet under load may not see a request by itself for minutes.
+// in the same steps as they, so that its latency is theirs too: in bursts nearly all
+// are like that. They are learned from together, as a spell. Where other routers' or
+// silent requests are among them there is no telling how many they were; then they
+// teach nothing, unless there is nothing else to learn from: one in maxJoined, and all
+// while nothing is known, with what joined counted as computed before.
 const (
 	joinedShare = .2 // of its own tokens: fewer don't matter
 	maxJoined   = 20 // left out in a row
 )
 
-// firstToken learns from a prefill that had none before it in the engine's queue.
+// firstToken learns from a prefill that had none before it in the engine's queue, or
+// from a whole spell when that ends.
 func (c *calibration) firstToken(o *FirstToken, budget int) {
-	if !c.learn || !o.Alone || o.Told || o.Prompt <= 0 || o.Latency <= 0 {
+	if !c.learn || o.Told || o.Prompt <= 0 || o.Latency <= 0 {
 		return
 	}
 	if o.MaxBatch > 0 {
@@ -233,25 +256,87 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 	}
 	hit := min(max(o.Cached, 0), o.Prompt-1)
 	own := o.Prompt - hit
+	alike := c.spell(o, prefillTerms(own, hit, budget))
+	if !o.Alone {
+		return
+	}
 	if float64(o.Joined) > joinedShare*float64(own) {
-		if !c.known() {
-			own += min(o.Joined, budget)
-		} else if c.joined++; c.joined <= maxJoined {
+		switch {
+		case alike:
 			return
+		case !c.known():
+			own += min(o.Joined, budget)
+		default:
+			if c.joined++; c.joined <= maxJoined {
+				return
+			}
 		}
 	}
 	c.joined = 0
 	x := prefillTerms(own, hit, budget)
-	// What decodes meanwhile slows each step by an amount that decoding tells.
+	c.learned(o.Target, x, o.Latency.Seconds(), c.slowed(o, x), 1)
+}
+
+// slowed is how long what decodes has held up the steps of x, by what decoding tells.
+func (c *calibration) slowed(o *FirstToken, x [3]float64) float64 {
 	k := c.of(o.Target)
-	y := o.Latency.Seconds()
-	y -= min(y/2, x[2]*(float64(o.Decoding)*k.DecodeRequest+float64(o.Context)*k.DecodeToken))
+	return x[2] * (float64(o.Decoding)*k.DecodeRequest + float64(o.Context)*k.DecodeToken)
+}
+
+// learned takes n prefills on t that took y seconds for x altogether. Their sum is more
+// exact than each would be, but a few of one kind must not outweigh all others.
+func (c *calibration) learned(t kv.Target, x [3]float64, y, slowed float64, n int) {
+	y -= min(y/2, slowed)
 	var target *skew
-	if e := c.engine(o.Target); e != nil {
+	if e := c.engine(t); e != nil {
 		target = &e.prefill
 	}
-	c.prefill.observe(x, y, target, nominal.prefillPart(), over)
+	if c.known() {
+		n = min(n, 4)
+	}
+	for range n {
+		c.prefill.observe(x, y, target, nominal.prefillPart(), over)
+	}
 	c.refresh()
+}
+
+// spell adds a first token to the target's spell, and learns from it at its end. It
+// reports whether all first tokens of the spell so far have been seen, so that there
+// will be something to learn.
+func (c *calibration) spell(o *FirstToken, x [3]float64) bool {
+	e := c.engine(o.Target)
+	if e == nil {
+		return false
+	}
+	s := &e.spell
+	if began := o.Now.Add(-o.Busy); !s.began.Equal(began) {
+		*s = spell{began: began, from: began}
+	}
+	// Whose first token came sooner after the last one than half its prefill takes, at
+	// the pace of the spell, was computed in the same steps.
+	if s.n > 0 {
+		s.pace = s.last.Sub(s.from).Seconds() / s.x[0]
+	}
+	if s.all > 0 && o.Now.Sub(s.last).Seconds() < s.pace*x[0]/2 {
+		x[2]--
+	}
+	for i := range x {
+		s.x[i] += x[i]
+	}
+	s.slowed += c.slowed(o, x)
+	s.n++
+	s.all++
+	s.last = o.Now
+	whole := s.all == o.Spell-o.Left
+	if o.Left > 0 && s.n < longSpell {
+		return whole
+	}
+	// A single one is for firstToken. Who waits for memory says nothing of prefill.
+	if whole && s.n > 1 && e.short.Before(s.from) {
+		c.learned(o.Target, s.x, o.Now.Sub(s.from).Seconds(), s.slowed, s.n)
+	}
+	*s = spell{began: s.began, from: o.Now, last: o.Now, pace: s.pace, all: s.all}
+	return whole
 }
 
 // done learns from the gaps between tokens and the length of the answer.

@@ -16,6 +16,9 @@ type Marginal struct {
 	DecodeTop float64 `yaml:"decode_top"`
 
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+	// Evict is the price of a second of prefill into a full cache, for what it pushes
+	// out; into one half full, half as much.
+	Evict float64 `yaml:"evict"`
 	// Memory is the price of a second of waiting for KV memory: below 1, as a move
 	// costs others the blocks that it pushes out (docs/notes/0006). 0: as if there
 	// were always room, as in the published formula.
@@ -34,7 +37,7 @@ type Marginal struct {
 }
 
 func defaultMarginal() Marginal {
-	return Marginal{Kappa: 1, Delta: .3, Omega: .3, DecodeTop: 1, Memory: .3, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
+	return Marginal{Kappa: 1, Delta: .3, Omega: .3, DecodeTop: 1, Memory: .3, Evict: .25, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
 }
 
 func (m *Marginal) validate() error {
@@ -43,7 +46,7 @@ func (m *Marginal) validate() error {
 		v    float64
 		hi   float64
 	}{
-		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"decode_top", m.DecodeTop, 100}, {"sigma", m.Sigma, 100}, {"memory", m.Memory, 100},
+		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"decode_top", m.DecodeTop, 100}, {"sigma", m.Sigma, 100}, {"evict", m.Evict, 100}, {"memory", m.Memory, 100},
 		{"host_cache_hit_weight", m.HostWeight, 1}, {"disk_cache_hit_weight", m.DiskWeight, 1},
 	} {
 		if err := checkRange("policy.marginal."+f.name, f.v, 0, f.hi); err != nil {
@@ -82,15 +85,19 @@ func (c *Coefficients) validate(field string) error {
 // marginal prices each target in the seconds that the request adds to the world
 // if it is served there:
 //
-//	cost = W + mu*M + p + p*(kappa + sigma*n)              waiting, own prefill, prefill as a burden to others
+//	cost = W + mu*M + p + p*(kappa + sigma*n + evict*full) waiting, own prefill, prefill as a burden to others
 //	     + delta*E*(ckv*T + cd*n)*f                     own decode, slowed by those there
 //	     + omega*E*n*(ckv*prompt + cd)*f                theirs, slowed by this one
 //	p    = u*cp + ca*u*(hit + u/2) + steps*(c0 + ckv*KV + cd*ND)
 //
 // with n requests in flight there and T prompt tokens of theirs, ND and KV of
 // those that decode, E the mean length of answers, W the ledger's virtual clock
-// (kv.Load.Wait). policies.md 8; M and f, which need mu > 0, are ours. Costs within
-// 1e-12 s are tied, and ties broken uniformly.
+// (kv.Load.Wait), full the share of the cache that holds something. policies.md 8;
+// evict, and M and f, which need mu > 0, are ours. Costs within 1e-12 s are tied, and
+// ties broken uniformly.
+//
+// Where requests come one by one, engines cost the same but for what was learned of
+// them. evict keeps such a fleet from filling one cache, over and over, beside empty ones.
 //
 // M is the wait for KV memory. Of the C tokens that the target's cache holds,
 // the blocks of all in flight there and of this request need R, answers included.
@@ -186,15 +193,19 @@ func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 	c.Terms = [MaxTerms]float64{
 		wait + p.cfg.Memory*memory,
 		own,
-		own * (p.cfg.Kappa + p.cfg.Sigma*requests),
+		own * (p.cfg.Kappa + p.cfg.Sigma*requests + p.cfg.Evict*fullness(c)),
 		share * delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
 		share * omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}
 	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
 }
 
-func (p *marginal) Placed(_ *Request, cands []Candidate, i int) {
-	p.cal.seen(cands[i].Target, identity(&cands[i]))
+func (p *marginal) Placed(req *Request, cands []Candidate, i int) {
+	c := &cands[i]
+	p.cal.seen(c.Target, identity(c))
+	if e := p.cal.engine(c.Target); e != nil && memoryShare(req, c, p.expect(req)) < 1 {
+		e.short = req.Now
+	}
 }
 
 func (p *marginal) FirstToken(o *FirstToken) {

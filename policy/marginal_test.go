@@ -230,7 +230,8 @@ func TestCalibrationIsBounded(t *testing.T) {
 		o := &FirstToken{Prompt: 1000, Cached: 0, Alone: true, Latency: time.Second, MaxBatch: 8192}
 		switch {
 		case k%7 == 0:
-			*o = FirstToken{Prompt: r.IntN(1 << 30), Cached: -r.IntN(1 << 30), Alone: true, Latency: time.Duration(r.Int64()), MaxBatch: -1, Decoding: 1 << 30, Context: 1 << 40, Joined: r.IntN(3)*(1<<40) - 1<<40}
+			*o = FirstToken{Prompt: r.IntN(1 << 30), Cached: -r.IntN(1 << 30), Alone: true, Latency: time.Duration(r.Int64()), MaxBatch: -1, Decoding: 1 << 30, Context: 1 << 40, Joined: r.IntN(3)*(1<<40) - 1<<40,
+				Now: t0.Add(time.Duration(r.Int64())), Busy: time.Duration(r.Int64()), Spell: r.IntN(4), Left: r.IntN(4) - 1}
 		case k%11 == 0:
 			o.Latency = time.Duration(r.Int64N(1e9))
 		}

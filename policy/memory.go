@@ -65,3 +65,12 @@ func surviving(req *Request, c *Candidate, hit int, share, room float64) int {
 
 // maxMemoryWait bounds what a wrong figure of an engine can do.
 const maxMemoryWait = 600 // s
+
+// fullness returns the share of c's blocks that are known to hold something, 0 where
+// the size of its cache isn't known.
+func fullness(c *Candidate) float64 {
+	if c.Blocks <= 0 {
+		return 0
+	}
+	return min(1, float64(c.Held)/float64(c.Blocks))
+}

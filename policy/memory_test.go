@@ -129,3 +129,41 @@ func TestHitsThatMayNotLast(t *testing.T) {
 		}
 	}
 }
+
+// Requests that come one by one find everybody idle. What is new goes where it pushes
+// nothing out, unless that engine is clearly slower.
+func TestMarginalSpreadsWhatIsNew(t *testing.T) {
+	cfg := named("marginal")
+	cfg.Marginal.Coefficients = nominal
+	free := cfg
+	free.Marginal.Evict = 0
+	for _, c := range []struct {
+		why         string
+		cfg         Config
+		held, other int // blocks of 256
+		prefix      int // tokens on the first
+		slower      float64
+		want        int
+	}{
+		{"a full cache and an empty one", cfg, 256, 0, 0, 1, 1},
+		{"one a little fuller", cfg, 31, 30, 0, 1, 1},
+		{"two full caches", cfg, 256, 256, 0, 1, 0},
+		{"the emptier one is clearly slower", cfg, 256, 0, 0, 1.5, 0},
+		{"the fuller one has the prefix", cfg, 256, 0, 960, 1, 0},
+		{"price 0", free, 256, 0, 0, 1, 0},
+	} {
+		cands := fleet(2)
+		p := must(t, c.cfg, lowestIndex).(*marginal)
+		for i := range cands {
+			cands[i].BlockSize, cands[i].Blocks = 32, 256
+			p.cal.seen(cands[i].Target, identity(&cands[i]))
+			for range 200 {
+				p.cal.engine(cands[i].Target).prefill.observe([]float64{1, c.slower}[i])
+			}
+		}
+		cands[0].Held, cands[1].Held, cands[0].Overlap.GPU = c.held, c.other, int32(c.prefix)
+		if i := p.Pick(fiftyBlocks(), cands); i != c.want {
+			t.Errorf("%s: goes to %d, want %d; costs %v and %v", c.why, i, c.want, cands[0].Cost, cands[1].Cost)
+		}
+	}
+}

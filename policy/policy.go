@@ -171,6 +171,9 @@ type FirstToken struct {
 	Context  int           // their tokens
 	MaxBatch int           // the engine's tokens per step, 0 if unknown
 	Tag      uint64        // Request.Tag of the placement
+	Busy     time.Duration // how long the target has owed prefill without a pause
+	Spell    int           // requests dispatched there in that time
+	Left     int           // of those, still without a first token
 	Told     bool          // another router placed it, so these are the times of its news and not the engine's
 }
 

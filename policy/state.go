@@ -108,7 +108,7 @@ func (s *savedEngine) load() (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	return &engine{s.Identity, prefill, decode}, nil
+	return &engine{identity: s.Identity, prefill: prefill, decode: decode}, nil
 }
 
 func (c *calibration) appendState(dst []byte) []byte {

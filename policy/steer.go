@@ -44,7 +44,7 @@ func (c *Steer) validate() error {
 // to the sessions that will come back to the target, and its price of prefill
 // follows the fleet's load and what is lost by evictions instead of being fixed.
 //
-//	cost  = W + M + p*(1 + kappa + sigma*n) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
+//	cost  = W + M + p*(1 + kappa + sigma*n + evict*full) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
 //	D(B)  = sum over returns: chance * min(B - time, cost of moving)
 //	R     = sum over returns: chance
 //	kappa = min(3, rho/max(.1, 1-rho)) + min(1, regretted blocks / written blocks)
@@ -95,10 +95,11 @@ func (p *steer) Pick(req *Request, cands []Candidate) int {
 		c := &cands[i]
 		p.marginal.price(req, c, expect, room)
 		wait, prefill := c.Terms[0], c.Terms[1]
-		c.Terms[2] = prefill * (kappa + p.price.Sigma*float64(c.Load.Requests))
+		burden := prefill * (kappa + p.price.Sigma*float64(c.Load.Requests))
+		c.Terms[2] += burden
 		cost, expected := p.returns.burden(c.Target, own, wait, wait+prefill)
 		c.Terms[5] = p.price.Phi*cost + p.price.Eta*expected
-		c.Cost += c.Terms[2] + c.Terms[5]
+		c.Cost += burden + c.Terms[5]
 	}
 	return lowest(cands, 1e-12, p.intn)
 }

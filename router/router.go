@@ -147,7 +147,7 @@ func (r *Router) urls(model string) []string {
 
 // Start binds the listeners and begins to follow the engines and to serve.
 func (r *Router) Start(ctx context.Context) (err error) {
-	if r.frontLn, err = net.Listen("tcp", r.cfg.Listen); err != nil {
+	if r.frontLn, err = listen(r.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if r.cfg.Admin != "off" {

@@ -110,6 +110,7 @@ func (d *Decision) FirstToken(now time.Time) {
 		s.observer.FirstToken(&policy.FirstToken{
 			Now: now, Target: d.Target, Prompt: f.Prompt, Cached: cached, Latency: f.Latency,
 			Alone: f.Alone, Joined: f.Joined, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch, Tag: d.tag, Told: d.told,
+			Busy: f.Busy, Spell: f.Spell, Left: f.Left,
 		})
 	}
 	s.mu.Unlock()

@@ -47,13 +47,13 @@ var presets = []preset{
 	{"marginal:known", func(c *policy.Config, p model.Profile) { known(c, p) }},
 	{"marginal:wp", func(c *policy.Config, p model.Profile) {
 		known(c, p)
-		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega, c.Marginal.Memory = 0, 0, 0, 0
+		c.Marginal.Kappa, c.Marginal.Delta, c.Marginal.Omega, c.Marginal.Memory, c.Marginal.Evict = 0, 0, 0, 0, 0
 	}},
-	// The formula as the reference has it: without the wait for memory, and with
-	// constant prices.
+	// The formula as the reference has it: without the prices for memory, and with
+	// constant ones for decoding.
 	{"marginal:reference", func(c *policy.Config, p model.Profile) {
 		known(c, p)
-		c.Marginal.Memory, c.Marginal.DecodeTop = 0, 0
+		c.Marginal.Memory, c.Marginal.Evict, c.Marginal.DecodeTop = 0, 0, 0
 	}},
 	{"marginal:111", func(c *policy.Config, p model.Profile) {
 		known(c, p)
