@@ -3,6 +3,7 @@ package policy
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // TestCalibrationBeginsUnderLoad: on a small fleet under load every request is
@@ -96,6 +97,40 @@ func TestCalibrationOfBursts(t *testing.T) {
 	// what has been computed. Then one in a while must do.
 	if c := learn(3, 40, 1); c.FleetSamples > 40/maxJoined {
 		t.Errorf("%d samples from 40 bursts of which one request is missing", c.FleetSamples)
+	}
+}
+
+// TestCalibrationOfAnEndlessSpell: the engine owes prefill for ever. A request that ends
+// without a first token spoils the sample that it falls into, and no other.
+func TestCalibrationOfAnEndlessSpell(t *testing.T) {
+	w := &watched{scaled(60), rand.New(rand.NewPCG(1, 13))}
+	p := must(t, named("marginal"), seeded(1)).(*marginal)
+	p.Placed(&Request{}, fleet(1), 0)
+	now, spell := time.Duration(0), 1
+	first := func(n int) {
+		for range n {
+			u := 200 + w.r.IntN(100)
+			took := seconds(w.prefill(u, 1000, 2048, 0, 0))
+			now += took
+			spell++ // there is always one behind it
+			p.FirstToken(&FirstToken{Now: t0.Add(now), Prompt: 1000 + u, Cached: 1000, Latency: took, MaxBatch: 2048, Busy: now, Spell: spell, Left: 1})
+		}
+	}
+	samples := func() int { return p.cal.prefill.n }
+	first(longSpell)
+	if !p.cal.known() {
+		t.Fatalf("knows nothing after %d first tokens", longSpell)
+	}
+	first(longSpell / 2)
+	spell++ // it went away
+	before := samples()
+	first(longSpell / 2)
+	if n := samples() - before; n != 0 {
+		t.Errorf("%d samples from a spell of which a request is missing", n)
+	}
+	first(longSpell)
+	if n := samples() - before; n == 0 {
+		t.Error("nothing is learned any more")
 	}
 }
 

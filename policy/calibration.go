@@ -65,7 +65,7 @@ type spell struct {
 	pace        float64   // s per token so far
 	x           [3]float64
 	slowed      float64 // s that what decodes has added, about
-	n, all      int     // first tokens since from, and since it began
+	n, all      int     // first tokens since from, and since it began, with those missed before from
 }
 
 // longSpell is how many first tokens are enough for a sample, where prefill is always
@@ -256,13 +256,13 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 	}
 	hit := min(max(o.Cached, 0), o.Prompt-1)
 	own := o.Prompt - hit
-	alike := c.spell(o, prefillTerms(own, hit, budget))
+	whole := c.spell(o, prefillTerms(own, hit, budget))
 	if !o.Alone {
 		return
 	}
 	if float64(o.Joined) > joinedShare*float64(own) {
 		switch {
-		case alike:
+		case whole:
 			return
 		case !c.known():
 			own += min(o.Joined, budget)
@@ -335,7 +335,7 @@ func (c *calibration) spell(o *FirstToken, x [3]float64) bool {
 	if whole && s.n > 1 && e.short.Before(s.from) {
 		c.learned(o.Target, s.x, o.Now.Sub(s.from).Seconds(), s.slowed, s.n)
 	}
-	*s = spell{began: s.began, from: o.Now, last: o.Now, pace: s.pace, all: s.all}
+	*s = spell{began: s.began, from: o.Now, last: o.Now, pace: s.pace, all: o.Spell - o.Left}
 	return whole
 }
 
