@@ -46,3 +46,16 @@ func (m *mix) decodePrice(price, top float64) float64 {
 	}
 	return min(price*m.scale(), top)
 }
+
+// flightSigma is what sigma rises to where delta and omega have trebled: a prefill holds
+// up what decodes there.
+const flightSigma = .03
+
+// flightPrice returns sigma at the mix at hand; delta and top are a price of decode and
+// what that rises to.
+func (m *mix) flightPrice(sigma, delta, top float64) float64 {
+	if delta <= 0 || top <= delta || sigma >= flightSigma {
+		return sigma
+	}
+	return sigma + (flightSigma-sigma)*min(1, (m.scale()-1)/2)
+}

@@ -15,16 +15,17 @@ func TestDecodePrice(t *testing.T) {
 		first, after float64
 		n            int
 		top          float64
-		want         float64
+		want, flight float64
 	}{
-		{"nothing known", .001, 10, mixSamples - 1, 1, .3},
-		{"an agent's turn", .66, 7.2, 100, 1, .3},
-		{"just ordinary", .03, .97, 100, 1, .3},
-		{"a rollout", .1, 9.9, 100, 1, .9},
-		{"a long rollout", .01, 10, 100, 1, 1},
-		{"constant", .01, 10, 100, 0, .3},
-		{"a top below the price", .01, 10, 100, .2, .3},
-		{"no first token at all", 1e-9, 1e4, 100, 50, .3 * 30},
+		{"nothing known", .001, 10, mixSamples - 1, 1, .3, 0},
+		{"an agent's turn", .66, 7.2, 100, 1, .3, 0},
+		{"just ordinary", .03, .97, 100, 1, .3, 0},
+		{"half a rollout", .02, .98, 100, 1, .45, .0075},
+		{"a rollout", .1, 9.9, 100, 1, .9, .03},
+		{"a long rollout", .01, 10, 100, 1, 1, .03},
+		{"constant", .01, 10, 100, 0, .3, 0},
+		{"a top below the price", .01, 10, 100, .2, .3, 0},
+		{"no first token at all", 1e-9, 1e4, 100, 50, .3 * 30, .03},
 	} {
 		var m mix
 		for range c.n {
@@ -37,6 +38,12 @@ func TestDecodePrice(t *testing.T) {
 		}
 		if got := m.decodePrice(.3, c.top); math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("%s: %.4f, want %.4f", c.name, got, c.want)
+		}
+		if got := m.flightPrice(0, .3, c.top); math.Abs(got-c.flight) > 1e-6 {
+			t.Errorf("%s: sigma %.4f, want %.4f", c.name, got, c.flight)
+		}
+		if got := m.flightPrice(.5, .3, c.top); got != .5 {
+			t.Errorf("%s: a sigma of .5 becomes %.4f", c.name, got)
 		}
 	}
 }

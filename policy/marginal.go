@@ -12,7 +12,8 @@ type Marginal struct {
 	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
 	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
 	// DecodeTop is what delta and omega rise to where first tokens are a small part of
-	// what requests take, as in rollouts; not above them: they are constant.
+	// what requests take, as in rollouts, and sigma with them; not above them: all are
+	// constant.
 	DecodeTop float64 `yaml:"decode_top"`
 
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
@@ -110,8 +111,8 @@ func (c *Coefficients) validate(field string) error {
 // Of the hit, what no request in flight uses too counts times the square of f over
 // the largest f among the candidates: blocks that wait are the first to be evicted.
 //
-// delta and omega rise up to DecodeTop where first tokens are less than 3 % of what
-// requests take (decodeprice.go).
+// delta and omega rise up to DecodeTop, and sigma to .03, where first tokens are less
+// than 3 % of what requests take (decodeprice.go).
 //
 // M is 0 where C isn't known. What is cached and not in flight is no obstacle: it
 // is evicted.
@@ -190,10 +191,11 @@ func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 		c.Prefill = 0
 	}
 	delta, omega := p.mix.decodePrice(p.cfg.Delta, p.cfg.DecodeTop), p.mix.decodePrice(p.cfg.Omega, p.cfg.DecodeTop)
+	sigma := p.mix.flightPrice(p.cfg.Sigma, p.cfg.Delta, p.cfg.DecodeTop)
 	c.Terms = [MaxTerms]float64{
 		wait + p.cfg.Memory*memory,
 		own,
-		own * (p.cfg.Kappa + p.cfg.Sigma*requests + p.cfg.Evict*fullness(c)),
+		own * (p.cfg.Kappa + sigma*requests + p.cfg.Evict*fullness(c)),
 		share * delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
 		share * omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}

@@ -70,7 +70,7 @@ type steer struct {
 const seenBlocks = 1 << 18
 
 func newSteer(base Marginal, cfg Steer, intn func(int) int) *steer {
-	base.Kappa, base.Sigma, base.Delta, base.Omega = 0, 0, cfg.Delta, cfg.Omega
+	base.Kappa, base.Sigma, base.Delta, base.Omega = 0, cfg.Sigma, cfg.Delta, cfg.Omega
 	return &steer{marginal: *newMarginal(base, intn), price: cfg, returns: newReturns(), seen: make([]kv.Hash, seenBlocks)}
 }
 
@@ -95,7 +95,7 @@ func (p *steer) Pick(req *Request, cands []Candidate) int {
 		c := &cands[i]
 		p.marginal.price(req, c, expect, room)
 		wait, prefill := c.Terms[0], c.Terms[1]
-		burden := prefill * (kappa + p.price.Sigma*float64(c.Load.Requests))
+		burden := prefill * kappa
 		c.Terms[2] += burden
 		cost, expected := p.returns.burden(c.Target, own, wait, wait+prefill)
 		c.Terms[5] = p.price.Phi*cost + p.price.Eta*expected
