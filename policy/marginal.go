@@ -17,8 +17,8 @@ type Marginal struct {
 	DecodeTop float64 `yaml:"decode_top"`
 
 	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
-	// Evict is the price of a second of prefill into a full cache, for what it pushes
-	// out; into one half full, half as much.
+	// Evict is the price of writing tokens into a full cache, for what they push out, in
+	// parts of the prefill of as many; into one half full, half as much.
 	Evict float64 `yaml:"evict"`
 	// Memory is the price of a second of waiting for KV memory: below 1, as a move
 	// costs others the blocks that it pushes out (docs/notes/0006). 0: as if there
@@ -86,7 +86,8 @@ func (c *Coefficients) validate(field string) error {
 // marginal prices each target in the seconds that the request adds to the world
 // if it is served there:
 //
-//	cost = W + mu*M + p + p*(kappa + sigma*n + evict*full) waiting, own prefill, prefill as a burden to others
+//	cost = W + mu*M + p + p*(kappa + sigma*n)              waiting, own prefill, prefill as a burden to others
+//	     + evict*full*u*cp                              what it pushes out
 //	     + delta*E*(ckv*T + cd*n)*f                     own decode, slowed by those there
 //	     + omega*E*n*(ckv*prompt + cd)*f                theirs, slowed by this one
 //	p    = u*cp + ca*u*(hit + u/2) + steps*(c0 + ckv*KV + cd*ND)
@@ -195,7 +196,7 @@ func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 	c.Terms = [MaxTerms]float64{
 		wait + p.cfg.Memory*memory,
 		own,
-		own * (p.cfg.Kappa + sigma*requests + p.cfg.Evict*fullness(c)),
+		own*(p.cfg.Kappa+sigma*requests) + p.cfg.Evict*fullness(c)*float64(u)*k.PrefillToken,
 		share * delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
 		share * omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}

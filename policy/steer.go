@@ -44,7 +44,7 @@ func (c *Steer) validate() error {
 // to the sessions that will come back to the target, and its price of prefill
 // follows the fleet's load and what is lost by evictions instead of being fixed.
 //
-//	cost  = W + M + p*(1 + kappa + sigma*n + evict*full) + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
+//	cost  = W + M + p*(1 + kappa + sigma*n) + evict*full*u*cp + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
 //	D(B)  = sum over returns: chance * min(B - time, cost of moving)
 //	R     = sum over returns: chance
 //	kappa = min(3, rho/max(.1, 1-rho)) + min(1, regretted blocks / written blocks)
