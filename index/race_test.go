@@ -62,7 +62,9 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 	ix := New(Config{Seed: testSeed, MaxBytes: 2 << 20})
 	// bound[t][i] is version<<32 | blocks: even versions are settled
 	var bound [targets][seqs]atomic.Uint64
-	var stop atomic.Bool
+	var stop, failed atomic.Bool
+	var looked atomic.Int64
+	const enough = 1000 // comparisons: a busy machine may not run a reader until the writers have long been through
 	var writers, readers sync.WaitGroup
 	steps := 120
 	if testing.Short() {
@@ -91,7 +93,7 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 					announce(i, max(held[i], min(common, blocks/3)), false)
 				}
 			}
-			for range steps {
+			for n := 0; n < steps || looked.Load() < enough && !failed.Load(); n++ {
 				i := r.IntN(seqs)
 				switch r.IntN(8) {
 				case 0, 1, 2, 3:
@@ -131,7 +133,6 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 			}
 		}()
 	}
-	var looked atomic.Int64
 	for k := range 4 {
 		readers.Add(1)
 		go func() {
@@ -153,6 +154,7 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 					looked.Add(1)
 					if got := int(over[id].GPU) / 16; got > int(uint32(after)) {
 						t.Errorf("target %d, sequence %d: %d blocks, it holds at most %d", id, i, got, uint32(after))
+						failed.Store(true)
 						return
 					}
 				}
@@ -162,9 +164,6 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 	writers.Wait()
 	stop.Store(true)
 	readers.Wait()
-	if looked.Load() == 0 {
-		t.Error("no reader ever saw a settled target")
-	}
 	ix.tidy()
 	ix.check(t)
 	for id := range kv.Target(targets) {
