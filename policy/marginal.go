@@ -138,12 +138,32 @@ func (p *marginal) Terms() ([]string, string) {
 }
 
 func (p *marginal) Pick(req *Request, cands []Candidate) int {
-	expect := p.expect(req)
-	room := p.roomiest(req, cands, expect)
+	at := p.prices(req, cands)
 	for i := range cands {
-		p.price(req, &cands[i], expect, room)
+		p.price(req, &cands[i], &at)
 	}
 	return lowest(cands, 1e-12, p.intn)
+}
+
+// prices are what all candidates of a request have in common.
+type prices struct {
+	expect              float64 // tokens of the answer
+	room                float64 // how far memory reaches where it reaches farthest
+	sigma, delta, omega float64 // at the mix at hand
+}
+
+func (p *marginal) prices(req *Request, cands []Candidate) prices {
+	c := &p.cfg
+	at := prices{
+		expect: p.expect(req), room: 1,
+		sigma: p.mix.flightPrice(c.Sigma, c.Delta, c.DecodeTop),
+		delta: p.mix.decodePrice(c.Delta, c.DecodeTop),
+		omega: p.mix.decodePrice(c.Omega, c.DecodeTop),
+	}
+	if c.Memory > 0 {
+		at.room = roomiest(req, cands, at.expect)
+	}
+	return at
 }
 
 // expect returns how many tokens the answer is expected to have. The mean is
@@ -156,15 +176,7 @@ func (p *marginal) expect(req *Request) float64 {
 	return e
 }
 
-// roomiest returns how far memory reaches where it reaches farthest.
-func (p *marginal) roomiest(req *Request, cands []Candidate, expect float64) float64 {
-	if p.cfg.Memory == 0 {
-		return 1
-	}
-	return roomiest(req, cands, expect)
-}
-
-func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
+func (p *marginal) price(req *Request, c *Candidate, at *prices) {
 	k := p.cal.of(c.Target)
 	n := tokensOf(req)
 	gpu, host, disk := heldBy(c, true)
@@ -172,8 +184,8 @@ func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 	hit = max(0, min(hit, n-1))
 	share := 1.
 	if p.cfg.Memory > 0 {
-		share = memoryShare(req, c, expect)
-		hit = surviving(req, c, hit, share, room)
+		share = memoryShare(req, c, at.expect)
+		hit = surviving(req, c, hit, share, at.room)
 	}
 	u := n - hit
 	budget := p.cfg.Budget
@@ -184,21 +196,19 @@ func (p *marginal) price(req *Request, c *Candidate, expect, room float64) {
 	requests := float64(l.Requests)
 	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
 	wait := l.Wait.Seconds()
-	memory := k.memoryWait(l, share, expect)
+	memory := k.memoryWait(l, share, at.expect)
 	c.Uncached = u
 	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
 	if !p.cal.known() {
 		wait = float64(l.Prefill) * k.PrefillToken
 		c.Prefill = 0
 	}
-	delta, omega := p.mix.decodePrice(p.cfg.Delta, p.cfg.DecodeTop), p.mix.decodePrice(p.cfg.Omega, p.cfg.DecodeTop)
-	sigma := p.mix.flightPrice(p.cfg.Sigma, p.cfg.Delta, p.cfg.DecodeTop)
 	c.Terms = [MaxTerms]float64{
 		wait + p.cfg.Memory*memory,
 		own,
-		own*(p.cfg.Kappa+sigma*requests) + p.cfg.Evict*fullness(c)*float64(u)*k.PrefillToken,
-		share * delta * expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
-		share * omega * expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
+		own*(p.cfg.Kappa+at.sigma*requests) + p.cfg.Evict*fullness(c)*float64(u)*k.PrefillToken,
+		share * at.delta * at.expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
+		share * at.omega * at.expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
 	}
 	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
 }

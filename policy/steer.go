@@ -87,13 +87,12 @@ func (p *steer) kappa() float64 {
 }
 
 func (p *steer) Pick(req *Request, cands []Candidate) int {
-	expect := p.expect(req)
+	at := p.prices(req, cands)
 	kappa := p.kappa()
 	own := p.returns.find(req.Hashes)
-	room := p.roomiest(req, cands, expect)
 	for i := range cands {
 		c := &cands[i]
-		p.marginal.price(req, c, expect, room)
+		p.marginal.price(req, c, &at)
 		wait, prefill := c.Terms[0], c.Terms[1]
 		burden := prefill * kappa
 		c.Terms[2] += burden
