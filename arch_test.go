@@ -160,6 +160,44 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// sleepers may sleep outside of a bubble, and why.
+var sleepers = map[string]string{"proxy/cpu_test.go": "a benchmark's engine takes its time between tokens"}
+
+// TestNoRealSleep: tests wait for events. Where they let time pass it is a bubble's
+// (testing/synctest), whose clock is virtual.
+func TestNoRealSleep(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		bubble := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok || call.Sel.Name != "Sleep" {
+				return true
+			}
+			if x, ok := call.X.(*ast.Ident); !ok || x.Name != "time" {
+				return true
+			}
+			seen++
+			if sleepers[filepath.ToSlash(path)] == "" && !bubble {
+				t.Errorf("%s: time.Sleep: wait for the event, or use testing/synctest", fset.Position(n.Pos()))
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || seen == 0 {
+		t.Fatalf("%d calls seen, %v", seen, err)
+	}
+}
+
 type source struct {
 	name string
 	fset *token.FileSet

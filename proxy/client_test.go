@@ -97,9 +97,7 @@ func TestClientStopsReading(t *testing.T) {
 		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil { // and no more
 			t.Fatal(err)
 		}
-		for len(w.outcomes()) == 0 {
-			time.Sleep(time.Second)
-		}
+		w.untilEnded()
 		if o, took := w.outcomes(), time.Since(start); o != "a:cancelled" || took > 5*time.Minute || len(w.failed) > 0 {
 			t.Errorf("%q after %v, failures %v", o, took, w.failed)
 		}

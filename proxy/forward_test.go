@@ -360,16 +360,17 @@ func TestUnknownPathsAreLoad(t *testing.T) {
 			w := newWorld(t, setup{})
 			defer w.close()
 			w.engine("a:80")
+			seen, done := make(chan bool), make(chan bool)
 			w.serve("a:80", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				io.Copy(io.Discard, r.Body)
-				time.Sleep(time.Minute)
+				<-seen
 			}))
-			done := make(chan bool)
 			go func() { w.do("POST", path, body); close(done) }()
 			synctest.Wait()
 			if l := w.sched.Load(0, time.Now()); l.Requests != 1 || l.Prefill != tokens {
 				t.Errorf("%s: %d requests, %d tokens booked; want 1, %d", path, l.Requests, l.Prefill, tokens)
 			}
+			close(seen)
 			<-done
 			w.idle()
 		})

@@ -112,6 +112,7 @@ type world struct {
 	running   sync.WaitGroup
 
 	mu     sync.Mutex
+	change *sync.Cond      // of ended, on mu
 	ended  []sched.Receipt // by end
 	failed []Reason
 	good   int // calls of Succeeded
@@ -126,6 +127,7 @@ type setup struct {
 func newWorld(tb testing.TB, s setup) *world {
 	tb.Helper()
 	w := &world{tb: tb, table: new(fleet.Table), net: &pipeNet{hosts: map[string]*pipeListener{}, dials: map[string]int{}}}
+	w.change = sync.NewCond(&w.mu)
 	cfg := Default()
 	if s.cfg != nil {
 		s.cfg(&cfg)
@@ -146,6 +148,7 @@ func newWorld(tb testing.TB, s setup) *world {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.ended = append(w.ended, *r)
+			w.change.Broadcast()
 		}},
 	})
 	w.transport = Transport(cfg)
@@ -262,6 +265,15 @@ func (w *world) outcomes() string {
 		out = append(out, strings.TrimSuffix(r.Replica, ":80")+":"+r.Outcome.String())
 	}
 	return strings.Join(out, " ")
+}
+
+// untilEnded waits until a request has ended.
+func (w *world) untilEnded() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.ended) == 0 {
+		w.change.Wait()
+	}
 }
 
 // idle checks that nothing is owed to any target.
