@@ -9,8 +9,8 @@ import (
 // listen opens the front door. Requests that come at once, each on a connection of its
 // own, are decided about in the order in which they came. Go's network poller wakes
 // those who wait for data in the opposite order: of a burst the first to come would be
-// the last in an engine's queue, and in measurements on two real engines its placement
-// was worse, too (docs/notes/0006). So connections are accepted when their first bytes
+// the last in an engine's queue, and on two real engines the placements were worse, too
+// (docs/benchmarks.md). So connections are accepted when their first bytes
 // are there (dataFirst), and each is served before the next is taken.
 //
 // Later requests of a connection come as the poller has it.

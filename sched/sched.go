@@ -152,7 +152,8 @@ type Request struct {
 	Exclude []kv.Target
 	// Only, if not nil, is the single target that may be chosen, as another router
 	// has placed the request there and has told us, late (the simulator's do; those
-	// of kvasir serve don't talk). It is booked like our own, but its times are those of the news: nothing is learned from them.
+	// of kvasir serve don't talk). It is booked like our own, but its times are those
+	// of the news: nothing is learned from them.
 	Only *kv.Target
 }
 
