@@ -136,10 +136,8 @@ func drive(tb testing.TB, p *proc, size, chunks, n int) {
 		})
 	}
 	wg.Wait()
-	// ReverseProxy cuts up to 1 % of these streams (seen with Go 1.26.8, "use of
-	// closed network connection" at its engine's side); we must not cut any.
-	if lost := broken.Load(); p.kind == "kvasir" && lost > 0 || lost > int64(n)/20 {
-		tb.Errorf("%s: %d of %d requests failed", p.kind, broken.Load(), n)
+	if lost := broken.Load(); lost > 0 {
+		tb.Errorf("%s: %d of %d requests failed", p.kind, lost, n)
 	}
 }
 
@@ -208,11 +206,18 @@ func runChild(kind, engine string) {
 		h = childProxy(engine)
 	case "reverse":
 		target, _ := url.Parse("http://" + engine)
-		h = &httputil.ReverseProxy{
+		reverse := &httputil.ReverseProxy{
 			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport:     Transport(Default()),
 			FlushInterval: -1,
 		}
+		// Without full duplex the server closes the request's body with the first byte
+		// of the answer, which can be before the transport has seen the body's end: it
+		// then cuts the answer (about 1 in 5,000 of these streams with Go 1.26.8).
+		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).EnableFullDuplex()
+			reverse.ServeHTTP(w, r)
+		})
 	}
 	go http.Serve(l, h)
 	fmt.Println(l.Addr())

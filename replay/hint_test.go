@@ -29,6 +29,7 @@ func TestNextTurn(t *testing.T) {
 			said = append(said, r.Header.Get("X-Kvasir-Next-Turn"))
 			mu.Unlock()
 		}
+		http.NewResponseController(w).EnableFullDuplex() // else an early answer can be cut (proxy/cpu_test.go)
 		forward.ServeHTTP(w, r)
 	}))
 	defer front.Close()
