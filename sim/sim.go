@@ -151,6 +151,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	started := 0
 feed:
 	for i := range jobs {
+		if ctx.Err() != nil { // select would choose at random
+			break
+		}
 		select {
 		case next <- i:
 			started = i + 1
