@@ -213,7 +213,7 @@ func runChild(kind, engine string) {
 		}
 		// Without full duplex the server closes the request's body with the first byte
 		// of the answer, which can be before the transport has seen the body's end: it
-		// then cuts the answer (about 1 in 5,000 of these streams with Go 1.26.8).
+		// then cuts the answer (a few in 10,000 of these streams with Go 1.26.8).
 		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).EnableFullDuplex()
 			reverse.ServeHTTP(w, r)
