@@ -34,7 +34,7 @@ fixtures: ## tokenizer files and chat templates that tests read and that can't b
 	$(GO) run ./token/chat/fetch
 
 experiments: ## docs/experiments.md and .html from the current code; needs the workloads of ../shared
-	$(GO) run ./experiments -cells ../shared/cells -traces ../shared/traces -out docs
+	$(GO) run ./lab/experiments -cells ../shared/cells -traces ../shared/traces -out docs
 
 bench-real: ## side by side with other routers on two real vLLM engines; needs ../shared/bench, Python and an idle machine
 	bash interop/real/run ../shared/bench/src/real

@@ -44,18 +44,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestChainSize(t *testing.T) {
-	for size := 1; size < 200; size++ {
-		c := ChainSize(size)
-		if c < minChunk || c%size != 0 || c-size >= minChunk || size >= minChunk && c != size {
-			t.Errorf("pages of %d make blocks of %d", size, c)
-		}
-	}
-	if ChainSize(0) != 0 || ChainSize(-1) != -1 {
-		t.Error("sizes out of range must stay as they are")
-	}
-}
-
 // TestBadEvents: what is out of range costs only itself, and says so.
 func TestBadEvents(t *testing.T) {
 	ix := New(Config{Seed: testSeed})

@@ -41,20 +41,6 @@ type Result struct {
 	Reason   Reason
 }
 
-// ChainSize returns the block size at which a prompt has to be hashed to match
-// targets whose events have blocks of size eventBlockSize: the size itself from
-// 16 on; below, the smallest multiple that is at least 16, since smaller pages
-// are collected into chunks of that many tokens.
-func ChainSize(eventBlockSize int) int {
-	if eventBlockSize <= 0 || eventBlockSize >= minChunk {
-		return eventBlockSize
-	}
-	return (minChunk + eventBlockSize - 1) / eventBlockSize * eventBlockSize
-}
-
-// minChunk is the least number of tokens of an indexed block.
-const minChunk = 16
-
 // maxBlockSize bounds the block size of an event; the largest seen is 2,176.
 const maxBlockSize = 1 << 16
 

@@ -194,7 +194,7 @@ func (s *snapshotReader) lane() {
 	kind := laneKind(s.below(uint64(lanePredicted), "kind of lane"))
 	window := s.below(1<<32, "window")
 	bs := s.below(1<<32, "block size")
-	page := s.below(minChunk, "page size")
+	page := s.below(kv.MinChunk, "page size")
 	if s.bad != nil {
 		return
 	}

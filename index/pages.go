@@ -35,7 +35,7 @@ type pages struct {
 
 // pageBytes is what a page of n tokens costs, about, with what finds it.
 func pageBytes(n int) int64 {
-	per := ChainSize(n) / n
+	per := kv.ChainSize(n) / n
 	return stripBytes(per, n)/int64(per) + entryBytes + 2
 }
 
@@ -47,7 +47,7 @@ func (l *lane) setPage(size int32) {
 	l.page, l.pages = size, nil
 	if size > 0 {
 		n := int(size)
-		l.pages = &pages{size: n, per: ChainSize(n) / n, digests: map[pageRef][]uint64{}, copies: map[uint64]int32{}}
+		l.pages = &pages{size: n, per: kv.ChainSize(n) / n, digests: map[pageRef][]uint64{}, copies: map[uint64]int32{}}
 	}
 }
 

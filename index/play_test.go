@@ -153,11 +153,11 @@ func (p *player) event() *kv.Event {
 		ev.Kind, ev.AllTiers, ev.Handles = kv.Cleared, p.one(2), nil
 	case k < 18:
 		ev.Source = kv.Dispatch
-		ev.Hashes = testSeed.Extend(nil, testSeed.Root(kv.Key{}, ChainSize(bs)), content(path, bs), ChainSize(bs), nil)
+		ev.Hashes = testSeed.Extend(nil, testSeed.Root(kv.Key{}, kv.ChainSize(bs)), content(path, bs), kv.ChainSize(bs), nil)
 		ev.Handles = nil
 	default:
 		ev.Source, ev.Kind = kv.Dispatch, kv.Removed
-		ev.Hashes = testSeed.Extend(nil, testSeed.Root(kv.Key{}, ChainSize(bs)), content(path, bs), ChainSize(bs), nil)
+		ev.Hashes = testSeed.Extend(nil, testSeed.Root(kv.Key{}, kv.ChainSize(bs)), content(path, bs), kv.ChainSize(bs), nil)
 		ev.Handles = nil
 	}
 	return ev
@@ -178,7 +178,7 @@ func (p *player) prompt(path []int) *kv.Prompt {
 	for _, bs := range p.sizes {
 		tokens := content(path, bs)
 		q.Tokens = max(q.Tokens, len(tokens)+p.n(3))
-		if size := ChainSize(bs); !seen[size] {
+		if size := kv.ChainSize(bs); !seen[size] {
 			q.Chains = append(q.Chains, kv.Chain{BlockSize: size, Hashes: testSeed.Extend(nil, testSeed.Root(key, size), tokens, size, nil)})
 			seen[size] = len(p.sizes) > 1
 		}

@@ -207,7 +207,7 @@ func (a args) prompt() *kv.Prompt {
 	tokens := content(labels, bs)
 	n := a.num("tokens", len(tokens)+1)
 	p := &kv.Prompt{Tokens: n}
-	for _, size := range append([]int{ChainSize(bs)}, a.list("sizes")...) {
+	for _, size := range append([]int{kv.ChainSize(bs)}, a.list("sizes")...) {
 		hs := testSeed.Extend(nil, testSeed.Root(a.key(), size), tokens, size, extrasOf(labels, a.str("extra", "")))
 		p.Chains = append(p.Chains, kv.Chain{BlockSize: size, Hashes: hs})
 	}

@@ -47,7 +47,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	}
 	unit, chunk, ok := shape(ev, l != nil, size)
 	page := int32(0)
-	if unit < minChunk {
+	if unit < kv.MinChunk {
 		page = int32(unit)
 	}
 	if !ok || l != nil && l.page != page && ev.Tier != kv.GPU {
@@ -115,7 +115,7 @@ func shape(ev *kv.Event, known bool, size int32) (unit, chunk int, ok bool) {
 	if len(ev.Tokens) == n*bs {
 		return bs, 1, true
 	}
-	if unit := int(size); ev.Tier != kv.GPU && known && unit >= minChunk && bs > unit && bs%unit == 0 &&
+	if unit := int(size); ev.Tier != kv.GPU && known && unit >= kv.MinChunk && bs > unit && bs%unit == 0 &&
 		n%(bs/unit) == 0 && len(ev.Tokens) == n*unit {
 		return unit, bs / unit, true
 	}

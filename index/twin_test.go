@@ -278,7 +278,7 @@ func (w *twin) stored(tt *twinTarget, ev *kv.Event, r *Result) {
 	}
 	unit, chunk, ok := shape(ev, l != nil, l.size())
 	page := int32(0)
-	if unit < minChunk {
+	if unit < kv.MinChunk {
 		page = int32(unit)
 	}
 	if !ok || l != nil && l.page != page && ev.Tier != kv.GPU {
@@ -310,7 +310,7 @@ func (w *twin) stored(tt *twinTarget, ev *kv.Event, r *Result) {
 		return
 	}
 	if ev.Root {
-		w.chain(o, w.cfg.Seed.Root(ev.Key, unit), w.cfg.Seed.Root(ev.Key, ChainSize(unit)), r)
+		w.chain(o, w.cfg.Seed.Root(ev.Key, unit), w.cfg.Seed.Root(ev.Key, kv.ChainSize(unit)), r)
 	} else {
 		w.chain(o, l.bound[ev.Parent].hash, 0, r)
 	}
@@ -385,7 +385,7 @@ func (l *twinLane) page1(seed kv.Seed, h, parent, chunkRoot kv.Hash, o *twinOrph
 	if l.pages[h] != nil {
 		return
 	}
-	per := ChainSize(o.unit) / o.unit
+	per := kv.ChainSize(o.unit) / o.unit
 	p := &twinPage{before: chunkRoot}
 	if up := l.pages[parent]; up != nil {
 		p.index = up.index + 1
@@ -408,7 +408,7 @@ func (l *twinLane) page1(seed kv.Seed, h, parent, chunkRoot kv.Hash, o *twinOrph
 		for _, d := range p.digests {
 			extras = append(extras, kv.Extra{Digest: d})
 		}
-		p.chunk = seed.Extend(nil, p.before, p.tokens, ChainSize(o.unit), extras)[0]
+		p.chunk = seed.Extend(nil, p.before, p.tokens, kv.ChainSize(o.unit), extras)[0]
 		l.chunks[p.chunk] = append(l.chunks[p.chunk], p.members)
 	}
 	l.pages[h] = p

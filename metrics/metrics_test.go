@@ -9,7 +9,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 	"kvasir/sched"
 )
@@ -30,7 +30,7 @@ func TestScrape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sched.New(sched.Config{}, sched.Parts{Fleet: table, Index: ix, Ledger: load.New(load.Config{}), Policy: p})
+	s := sched.New(sched.Config{}, sched.Parts{Fleet: table, Index: ix, Ledger: ledger.New(ledger.Config{}), Policy: p})
 	s.SetTrust(1, kv.Stale, "test", time.Now())
 	h := Handler(Parts{
 		Fleet: table, Sched: s, Index: ix.Stats, Now: time.Now, Version: "v1",

@@ -19,9 +19,9 @@ func memoryShare(req *Request, c *Candidate, expect float64) float64 {
 }
 
 // ledgerBlock returns the tokens of a block as the ledger counts them: pages too
-// small to be hashed one by one are counted in chunks (index.ChainSize).
+// small to be hashed one by one are counted in chunks (kv.ChainSize).
 func ledgerBlock(req *Request, c *Candidate) int {
-	if c.BlockSize < 16 {
+	if c.BlockSize < kv.MinChunk {
 		return req.BlockSize
 	}
 	return c.BlockSize

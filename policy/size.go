@@ -7,7 +7,7 @@ func tokensOf(req *Request) int {
 	if req.Tokens > 0 {
 		return req.Tokens
 	}
-	return max(1, (req.Bytes+3)/4)
+	return max(1, kv.EstimateTokens(req.Bytes))
 }
 
 // blockOf returns the block size of c in tokens, never 0.

@@ -22,7 +22,7 @@ import (
 
 	"kvasir/fleet"
 	"kvasir/index"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 	"kvasir/sched"
 )
@@ -247,7 +247,7 @@ func childProxy(engine string) *Proxy {
 		panic(err)
 	}
 	s := sched.New(sched.Config{}, sched.Parts{
-		Fleet: table, Index: index.New(index.Config{Seed: 5}), Seed: 5, Ledger: load.New(load.Config{}), Policy: pol, Name: "round_robin",
+		Fleet: table, Index: index.New(index.Config{Seed: 5}), Seed: 5, Ledger: ledger.New(ledger.Config{}), Policy: pol, Name: "round_robin",
 	})
 	p, err := New(Default(), Parts{Fleet: table, Sched: s})
 	if err != nil {

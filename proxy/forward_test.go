@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"kvasir/fleet"
+	"kvasir/kv"
 )
 
 // wire sends a request as these very bytes and returns the answer as it came.
@@ -355,7 +356,7 @@ func TestOtherPaths(t *testing.T) {
 // none for those that don't run the model.
 func TestUnknownPathsAreLoad(t *testing.T) {
 	body := `{"model":"m","x":"` + strings.Repeat("y", 4000) + `"}`
-	for path, tokens := range map[string]int{"/v1/foo": len(body) / 4, "/tokenize": 1, "/v1/chat/completions/render": 1} {
+	for path, tokens := range map[string]int{"/v1/foo": kv.EstimateTokens(len(body)), "/tokenize": 1, "/v1/chat/completions/render": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{})
 			defer w.close()

@@ -17,7 +17,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 	"kvasir/sched"
 	"kvasir/token"
@@ -143,7 +143,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	}
 	w.sched = sched.New(sched.Config{}, sched.Parts{
 		Fleet: w.table, Index: index.New(index.Config{Seed: 5}), Seed: 5,
-		Ledger: load.New(load.Config{}), Policy: pol, Name: s.policy,
+		Ledger: ledger.New(ledger.Config{}), Policy: pol, Name: s.policy,
 		Hooks: sched.Hooks{Ended: func(r *sched.Receipt) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/metrics"
 	"kvasir/policy"
 	"kvasir/proxy"
@@ -91,7 +91,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	need := policy.Needs(cfg.Policy)
 	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
 		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
-		Ledger: load.New(load.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
+		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
 		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},
 	})
 	for _, f := range r.followers {

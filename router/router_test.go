@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"kvasir/config"
-	"kvasir/model"
-	"kvasir/modelserver"
+	"kvasir/lab/mock"
+	"kvasir/lab/mockserver"
 	"kvasir/web"
 )
 
 // A fleet is modelled engines behind a router, on real sockets.
 type testFleet struct {
 	t       *testing.T
-	engines []*modelserver.Server
+	engines []*mockserver.Server
 	router  *Router
 }
 
@@ -33,7 +33,7 @@ func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
 	cfg := config.Defaults()
 	cfg.Listen, cfg.Admin, cfg.Poll = "127.0.0.1:0", "127.0.0.1:0", 50*time.Millisecond
 	for range n {
-		s := startEngine(t, modelserver.Defaults())
+		s := startEngine(t, mockserver.Defaults())
 		f.engines = append(f.engines, s)
 		cfg.Engines = append(cfg.Engines, config.Engine{URL: s.URL()})
 	}
@@ -56,10 +56,10 @@ func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
 	return f
 }
 
-func startEngine(t *testing.T, cfg modelserver.Config) *modelserver.Server {
+func startEngine(t *testing.T, cfg mockserver.Config) *mockserver.Server {
 	t.Helper()
-	cfg.Profile = model.Profile8B.Faster(100)
-	s, err := modelserver.New(cfg)
+	cfg.Profile = mock.Profile8B.Faster(100)
+	s, err := mockserver.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (f *testFleet) settled(n int64) {
 func words(n, from int) string {
 	var b strings.Builder
 	for i := range n {
-		b.WriteString(" " + modelserver.Word(from+i))
+		b.WriteString(" " + mockserver.Word(from+i))
 	}
 	return b.String()
 }
@@ -216,7 +216,7 @@ func TestEngineDiesAndReturns(t *testing.T) {
 			t.Errorf("%d from %s after it died", a.code, a.replica)
 		}
 	}
-	cfg := modelserver.Defaults()
+	cfg := mockserver.Defaults()
 	cfg.Listen = addr
 	startEngine(t, cfg)
 	f.until(func() bool {
@@ -235,7 +235,7 @@ func TestEngineDiesAndReturns(t *testing.T) {
 
 // Engines that are down at the start are taken in when they answer.
 func TestEngineThatComesLater(t *testing.T) {
-	spare := startEngine(t, modelserver.Defaults())
+	spare := startEngine(t, mockserver.Defaults())
 	addr := strings.TrimPrefix(spare.URL(), "http://")
 	spare.Close()
 	f := newFleet(t, 1, func(c *config.Config) {
@@ -245,7 +245,7 @@ func TestEngineThatComesLater(t *testing.T) {
 	if a := f.ask("hello", ""); a.code != 200 {
 		t.Errorf("%d with one of two engines", a.code)
 	}
-	cfg := modelserver.Defaults()
+	cfg := mockserver.Defaults()
 	cfg.Listen = addr
 	startEngine(t, cfg)
 	f.until(func() bool { return f.fleet().Replicas[1].State == "up" })
@@ -296,10 +296,10 @@ func TestDrain(t *testing.T) {
 // The other topology: the engine dials us.
 func TestEngineDialsUs(t *testing.T) {
 	// A free port for the events, before either side starts.
-	probe := startEngine(t, modelserver.Defaults())
+	probe := startEngine(t, mockserver.Defaults())
 	listen := probe.EventsEndpoint()
 	probe.Close()
-	cfg := modelserver.Defaults()
+	cfg := mockserver.Defaults()
 	cfg.Connect = listen
 	e := startEngine(t, cfg)
 	f := newFleet(t, 0, func(c *config.Config) {

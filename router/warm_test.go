@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"kvasir/config"
-	"kvasir/modelserver"
+	"kvasir/lab/mockserver"
 )
 
 // A logbook is a log to look things up in.
@@ -46,7 +46,7 @@ func newWarmFleet(t *testing.T, engines int) *warmFleet {
 	t.Helper()
 	f := &warmFleet{testFleet: &testFleet{t: t}, file: filepath.Join(t.TempDir(), "index"), stop: func() {}}
 	for range engines {
-		f.engines = append(f.engines, startEngine(t, modelserver.Defaults()))
+		f.engines = append(f.engines, startEngine(t, mockserver.Defaults()))
 	}
 	t.Cleanup(func() { f.stop() })
 	return f
@@ -146,7 +146,7 @@ func TestWarmRestartOfBoth(t *testing.T) {
 	f.stop()
 	addr := strings.TrimPrefix(f.engines[1].URL(), "http://")
 	f.engines[1].Close()
-	cfg := modelserver.Defaults()
+	cfg := mockserver.Defaults()
 	cfg.Listen = addr
 	f.engines[1] = startEngine(t, cfg)
 	f.start(0, 1)

@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"kvasir/fleet"
-	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 )
 
@@ -45,7 +44,7 @@ type Decision struct {
 	told                bool // Request.Only
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
-	booking             load.ID      // in the ledger
+	booking             ledger.ID    // in the ledger
 	tag                 uint64       // the policy's own name for the placement
 	hashes              []kv.Hash    // of the predicted blocks; owned
 	blockSize, maxBatch int
@@ -71,8 +70,8 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	if uncached <= 0 {
 		uncached = max(sc.req.Tokens-c.Overlap.Held(), 0)
 	}
-	d.booking = s.ledger.Admit(now, &load.Admission{
-		Target: c.Target, Hashes: hashes, BlockSize: index.ChainSize(c.BlockSize), Prompt: sc.req.Tokens, Uncached: uncached,
+	d.booking = s.ledger.Admit(now, &ledger.Admission{
+		Target: c.Target, Hashes: hashes, BlockSize: kv.ChainSize(c.BlockSize), Prompt: sc.req.Tokens, Uncached: uncached,
 		Output: r.Output, Prefill: c.Prefill, Silent: r.Silent, Connected: true,
 	})
 	if s.placer != nil {
@@ -242,7 +241,7 @@ func (s *Scheduler) confirm(x *prediction, over []kv.Overlap) {
 	if s.states.trust(x.target) != kv.Exact {
 		return
 	}
-	size := index.ChainSize(x.blockSize)
+	size := kv.ChainSize(x.blockSize)
 	p := kv.Prompt{Tokens: len(x.hashes)*size + 1, Chains: []kv.Chain{{BlockSize: size, Hashes: x.hashes}}}
 	s.index.Match(&p, over)
 	s.states.confirmed(x.target, over[x.target].Held() > 0)

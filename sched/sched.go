@@ -29,7 +29,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 )
 
@@ -83,14 +83,14 @@ type Scheduler struct {
 	unit  string   // of its costs
 
 	mu        sync.Mutex       // pick and book; guards what follows
-	ledger    *load.Ledger     //
+	ledger    *ledger.Ledger   //
 	policy    policy.Policy    //
 	placer    policy.Placer    // the same value where it has state, else nil
 	observer  policy.Observer  // the same value where it learns, else nil
 	shedder   policy.Shedder   // the same value where it may refuse, else nil
 	forgetter policy.Forgetter // the same value where it knows targets, else nil
 	predicted predictions      //
-	expired   []load.ID        // scratch of Tick
+	expired   []ledger.ID      // scratch of Tick
 
 	lastID   atomic.Uint64
 	states   states
@@ -103,7 +103,7 @@ type Parts struct {
 	Fleet  *fleet.Table
 	Index  *index.Index
 	Seed   kv.Seed // of the index's chains
-	Ledger *load.Ledger
+	Ledger *ledger.Ledger
 	Policy policy.Policy
 	Name   string // of the policy, for receipts
 	Hooks  Hooks
@@ -255,7 +255,7 @@ func (s *Scheduler) match(sc *scratch, snap *fleet.Snapshot, r *Request) {
 func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
 	tokens, known := r.Prompt.Tokens, true
 	if tokens == 0 {
-		tokens, known = max(r.Bytes/bytesPerToken, 1), false
+		tokens, known = max(kv.EstimateTokens(r.Bytes), 1), false
 	}
 	sc.req = policy.Request{
 		Now: now, Tokens: tokens, Known: known, Bytes: r.Bytes, Output: r.Output, MaxOutput: r.MaxOutput,
@@ -273,14 +273,10 @@ func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
 	}
 }
 
-// bytesPerToken is the estimate for a prompt whose tokens are unknown. It only
-// weighs such requests against each other and against known ones.
-const bytesPerToken = 4
-
 // chainFor returns p's hashes for targets of the given block size: nil if p was
 // not hashed at that size, so nothing is believed about them.
 func chainFor(p *kv.Prompt, blockSize int) []kv.Hash {
-	size := index.ChainSize(blockSize)
+	size := kv.ChainSize(blockSize)
 	for i := range p.Chains {
 		if p.Chains[i].BlockSize == size {
 			return p.Chains[i].Hashes
@@ -297,7 +293,7 @@ func (s *Scheduler) Chains(p *kv.Prompt, model string, tokens []uint32, key kv.K
 	chains := p.Chains[:0]
 	if g := s.fleet.Snapshot().Group(model); g != nil {
 		for _, bs := range g.BlockSizes {
-			size := index.ChainSize(bs)
+			size := kv.ChainSize(bs)
 			if hasChain(chains, size) {
 				continue
 			}

@@ -11,7 +11,7 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 )
 
@@ -42,7 +42,7 @@ func newHouse(tb testing.TB, n int, policyName string) *house {
 	}
 	h.Scheduler = New(Config{}, Parts{
 		Fleet: h.table, Index: index.New(index.Config{Seed: 5}), Seed: 5,
-		Ledger: load.New(load.Config{}), Policy: p, Name: policyName,
+		Ledger: ledger.New(ledger.Config{}), Policy: p, Name: policyName,
 	})
 	return h
 }

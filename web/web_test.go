@@ -13,7 +13,7 @@ import (
 	"kvasir/fleet"
 	kvindex "kvasir/index"
 	"kvasir/kv"
-	"kvasir/load"
+	"kvasir/ledger"
 	"kvasir/policy"
 	"kvasir/sched"
 )
@@ -50,7 +50,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.sched = sched.New(sched.Config{}, sched.Parts{Fleet: s.table, Index: kvindex.New(kvindex.Config{Seed: 1}), Seed: 1,
-		Ledger: load.New(load.Config{}), Policy: pol, Name: "least_load"})
+		Ledger: ledger.New(ledger.Config{}), Policy: pol, Name: "least_load"})
 	s.handler = Handler(Parts{
 		Fleet: s.table, Sched: s.sched, Policy: "least_load", Version: "test", Now: func() time.Time { return s.now },
 		Blocks: func(tg kv.Target) [kv.NumTiers]int64 { return [kv.NumTiers]int64{int64(tg) + 7, 3, 0} },

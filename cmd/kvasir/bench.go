@@ -7,10 +7,10 @@ import (
 	"os"
 	"runtime"
 
-	"kvasir/engine/eventbench"
 	"kvasir/index"
-	"kvasir/indexbench"
 	"kvasir/kv"
+	"kvasir/lab/eventbench"
+	"kvasir/lab/indexbench"
 )
 
 // benchCmd runs the packages' own benchmarks for people who size a machine.

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"kvasir/config"
+	"kvasir/lab/tokenbench"
 	"kvasir/router"
 	"kvasir/token"
-	"kvasir/token/tokenbench"
 )
 
 type benchTokensCmd struct {

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/term"
 
 	"kvasir/config"
-	"kvasir/model"
-	"kvasir/modelserver"
-	"kvasir/replay"
+	"kvasir/lab/mock"
+	"kvasir/lab/mockserver"
+	"kvasir/lab/replay"
+	"kvasir/lab/trace"
+	"kvasir/lab/trace/demo"
 	"kvasir/router"
-	"kvasir/trace"
-	"kvasir/trace/demo"
 )
 
 type demoCmd struct {
@@ -60,7 +60,7 @@ func (c demoCmd) Run(ctx context.Context) error {
 	if c.JSON {
 		out = os.Stderr
 	}
-	p := model.ProfileDemo
+	p := mock.ProfileDemo
 	fmt.Fprintf(out, "%d modelled engines (real HTTP and ZeroMQ on loopback, %d tokens of KV cache each) behind one router.\n", c.Engines, p.KVTokens)
 	fmt.Fprintf(out, "Workload: %d recorded Claude Code sessions, %d requests, %d users at a time.\n\n", len(sessions), requests, c.Users)
 
@@ -96,7 +96,7 @@ func (c demoCmd) Run(ctx context.Context) error {
 
 // A stage is a running fleet with its router.
 type stage struct {
-	engines []*modelserver.Server
+	engines []*mockserver.Server
 	router  *router.Router
 	end     context.CancelFunc
 }
@@ -124,9 +124,9 @@ func (c demoCmd) start(ctx context.Context, policy string) (s *stage, err error)
 	cfg.Listen, cfg.Admin, cfg.Policy.Name = "127.0.0.1:0", "127.0.0.1:0", policy
 	cfg.Poll = 500 * time.Millisecond
 	for range c.Engines {
-		ec := modelserver.Defaults()
-		ec.Model, ec.Profile = "modelled-demo", model.ProfileDemo.Faster(c.Speed)
-		e, err := modelserver.New(ec)
+		ec := mockserver.Defaults()
+		ec.Model, ec.Profile = "modelled-demo", mock.ProfileDemo.Faster(c.Speed)
+		e, err := mockserver.New(ec)
 		if err != nil {
 			return s, err
 		}

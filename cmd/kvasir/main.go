@@ -18,7 +18,7 @@ import (
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"The router: an OpenAI-compatible front door that sends each request to the engine that holds its prefix."`
 	Demo    demoCmd    `cmd:"" help:"Modelled engines, the router and a recorded workload in one process: what to run first."`
-	Engine  engineCmd  `cmd:"" help:"A modelled engine that speaks vLLM's HTTP and KV events, for tests and demos without a GPU."`
+	Mock    mockCmd    `cmd:"" aliases:"engine" help:"A modelled engine that speaks vLLM's HTTP and KV events, for tests and demos without a GPU."`
 	Replay  replayCmd  `cmd:"" help:"A load client that plays a trace against any OpenAI endpoint."`
 	Tokens  tokensCmd  `cmd:"" help:"What text and which token ids a request becomes, beside the engine's own."`
 	Check   checkCmd   `cmd:"" help:"The effective configuration and what the engines say, with what is wrong and how to mend it."`

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"kvasir/model"
-	"kvasir/plan"
-	"kvasir/sim"
+	"kvasir/lab/mock"
+	"kvasir/lab/plan"
+	"kvasir/lab/sim"
 )
 
 type planCmd struct {
@@ -112,7 +112,7 @@ func (c planCmd) Run(ctx context.Context) error {
 
 // input is what the flags say. The engine's speed and the model's size are the
 // profile's where they aren't given.
-func (c planCmd) input() (plan.Input, model.Profile, error) {
+func (c planCmd) input() (plan.Input, mock.Profile, error) {
 	in := plan.Input{Replicas: c.Replicas, Parameters: c.Parameters, FLOPS: c.Flops, Rate: c.Rate, Prompt: c.Prompt, Output: c.Output, Reuse: c.Reuse, Price: c.Price}
 	d := plan.Defaults()
 	name := c.Profile
@@ -152,7 +152,7 @@ func (c planCmd) workload(replicas int, in plan.Input) (*sim.Workload, error) {
 	return simCmd{Speed: c.Speed, Limit: c.Limit, Users: users, SkipBad: c.SkipBad}.workload(c.Trace, replicas)
 }
 
-func (c planCmd) simulate(ctx context.Context, in plan.Input, profile model.Profile, replicas int, policies ...string) ([]sim.Result, error) {
+func (c planCmd) simulate(ctx context.Context, in plan.Input, profile mock.Profile, replicas int, policies ...string) ([]sim.Result, error) {
 	w, err := c.workload(replicas, in)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (c planCmd) simulate(ctx context.Context, in plan.Input, profile model.Prof
 // first token and mean whole request are no longer than base's; whole is what it does
 // on all replicas. A generator's load is by replica, so there is no smaller fleet for
 // the same load.
-func (c planCmd) fewest(ctx context.Context, in plan.Input, profile model.Profile, base, whole *sim.Result) (int, error) {
+func (c planCmd) fewest(ctx context.Context, in plan.Input, profile mock.Profile, base, whole *sim.Result) (int, error) {
 	asFast := func(r *sim.Result) bool { return r.TTFT.Mean <= base.TTFT.Mean && r.E2E.Mean <= base.E2E.Mean }
 	if strings.HasPrefix(c.Trace, "gen:") || !asFast(whole) {
 		return 0, nil

@@ -7,16 +7,16 @@ import (
 	"strconv"
 	"strings"
 
-	"kvasir/model"
+	"kvasir/lab/mock"
 )
 
 // profileOf reads a profile: a name or a file, and changes of its constants.
-func profileOf(text string) (model.Profile, error) {
+func profileOf(text string) (mock.Profile, error) {
 	base, changes, changed := text, "", false
 	if _, err := os.Stat(text); err != nil { // a file's name may have a colon
 		base, changes, changed = strings.Cut(text, ":")
 	}
-	p, err := model.ProfileByName(base)
+	p, err := mock.ProfileByName(base)
 	if err != nil {
 		raw, missing := os.ReadFile(base)
 		if missing != nil {
@@ -42,17 +42,17 @@ func profileOf(text string) (model.Profile, error) {
 }
 
 // readProfile reads what --fit-profile prints, or the profile in it alone.
-func readProfile(raw []byte) (model.Profile, error) {
+func readProfile(raw []byte) (mock.Profile, error) {
 	var fit struct {
-		Profile *model.Profile `json:"profile"`
+		Profile *mock.Profile `json:"profile"`
 	}
 	if err := json.Unmarshal(raw, &fit); err != nil {
-		return model.Profile{}, fmt.Errorf("no JSON of a profile: %w", err)
+		return mock.Profile{}, fmt.Errorf("no JSON of a profile: %w", err)
 	}
 	if fit.Profile == nil {
-		fit.Profile = new(model.Profile)
+		fit.Profile = new(mock.Profile)
 		if err := json.Unmarshal(raw, fit.Profile); err != nil {
-			return model.Profile{}, fmt.Errorf("no profile: %w", err)
+			return mock.Profile{}, fmt.Errorf("no profile: %w", err)
 		}
 	}
 	p := *fit.Profile
@@ -63,7 +63,7 @@ func readProfile(raw []byte) (model.Profile, error) {
 }
 
 // change applies one "constant=value".
-func change(p *model.Profile, text string) error {
+func change(p *mock.Profile, text string) error {
 	key, value, _ := strings.Cut(text, "=")
 	v, err := strconv.ParseFloat(value, 64)
 	if err != nil || !(v >= 0 && v <= 1e9) {

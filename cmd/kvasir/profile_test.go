@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"kvasir/model"
+	"kvasir/lab/mock"
 )
 
 func TestProfileOf(t *testing.T) {
@@ -18,14 +18,14 @@ func TestProfileOf(t *testing.T) {
 	if err := os.WriteFile(bare, []byte(`{"Name": "mine", "C0": 0.02, "CP": 0.001, "Budget": 512, "MaxSeqs": 16, "KVTokens": 4096}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cheap := model.Profile8B
+	cheap := mock.Profile8B
 	cheap.Name, cheap.CP, cheap.KVTokens = "8b:cp=2e-4,kv_tokens=8192", 2e-4, 8192
-	fitted := model.Profile{Name: "fitted", C0: .02, CP: .001, Budget: 512, MaxSeqs: 16, KVTokens: 8192}
+	fitted := mock.Profile{Name: "fitted", C0: .02, CP: .001, Budget: 512, MaxSeqs: 16, KVTokens: 8192}
 	small := fitted
 	small.Name, small.KVTokens = file+":kv_tokens=100", 100
 	mine := fitted
 	mine.Name, mine.KVTokens = "mine", 4096
-	for text, want := range map[string]model.Profile{"70b": model.Profile70B, cheap.Name: cheap, file: fitted, small.Name: small, bare: mine} {
+	for text, want := range map[string]mock.Profile{"70b": mock.Profile70B, cheap.Name: cheap, file: fitted, small.Name: small, bare: mine} {
 		if got, err := profileOf(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
 		}

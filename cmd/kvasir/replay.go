@@ -14,10 +14,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"kvasir/replay"
-	"kvasir/sim"
-	"kvasir/trace"
-	"kvasir/trace/demo"
+	"kvasir/lab/replay"
+	"kvasir/lab/sim"
+	"kvasir/lab/trace"
+	"kvasir/lab/trace/demo"
 )
 
 type replayCmd struct {

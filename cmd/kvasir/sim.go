@@ -18,10 +18,10 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"kvasir/model"
+	"kvasir/lab/mock"
+	"kvasir/lab/report"
+	"kvasir/lab/sim"
 	"kvasir/policy"
-	"kvasir/report"
-	"kvasir/sim"
 )
 
 type simCmd struct {
@@ -113,7 +113,7 @@ func (c simCmd) Run(ctx context.Context) error {
 }
 
 // play simulates one input on one fleet.
-func (c simCmd) play(ctx context.Context, input string, replicas int, profile model.Profile) (sim.Report, error) {
+func (c simCmd) play(ctx context.Context, input string, replicas int, profile mock.Profile) (sim.Report, error) {
 	w, err := c.workload(input, replicas)
 	if err != nil {
 		return sim.Report{}, err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"kvasir/sim"
+	"kvasir/lab/sim"
 )
 
 func TestLowest(t *testing.T) {
