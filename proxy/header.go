@@ -51,10 +51,7 @@ func (c *call) upstreamHeader() http.Header {
 			h["X-Forwarded-For"] = []string{host}
 		}
 	}
-	if cfg.RequestID && h.Get("X-Request-Id") == "" {
-		if c.id == "" {
-			c.id = rand.Text()
-		}
+	if h.Get("X-Request-Id") == "" && c.id != "" {
 		h["X-Request-Id"] = []string{c.id}
 	}
 	// net/http sends a POST again, on another connection, if the one that it had
@@ -64,6 +61,21 @@ func (c *call) upstreamHeader() http.Header {
 	}
 	return h
 }
+
+// requestID returns the request's id: the client's, cut to maxID bytes, or one of
+// ours. "" if it has none and Config.RequestID is off.
+func (c *call) requestID() string {
+	if id := c.r.Header.Get("X-Request-Id"); id != "" {
+		return id[:min(len(id), maxID)]
+	}
+	if c.p.cfg.RequestID && c.id == "" {
+		c.id = rand.Text()
+	}
+	return c.id
+}
+
+// maxID bounds a request's id in receipts, in bytes.
+const maxID = 128
 
 // clientHeader copies what the client gets of an engine's headers.
 func clientHeader(dst, src http.Header) {

@@ -110,6 +110,7 @@ func (c *call) prepare() {
 	if id := c.r.Header.Get("X-Session-Id"); id != "" {
 		c.route.Session = sessionKey("x-session-id", id)
 	}
+	c.route.ID = c.requestID()
 	c.route.Silent = c.rt.generate && !c.f.stream
 	c.route.NextTurn = nextTurn(c.r.Header.Get("X-Kvasir-Next-Turn"))
 	c.pin()

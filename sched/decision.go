@@ -161,7 +161,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag, Told: d.told,
 		})
 	}
-	hashes := d.hashes
+	hashes, all := d.hashes, d.hashes
 	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {
 		s.predicted.add(prediction{
 			until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: hashes, blockSize: d.blockSize,
@@ -180,6 +180,9 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 		defer pooled.Put(out)
 	}
 	if s.receipts.end(d.id, now.Sub(d.at), int(d.output.Load()), outcome, out) && out != nil {
+		if len(all) > 0 {
+			out.Blocks = kv.Chain{BlockSize: kv.ChainSize(d.blockSize), Hashes: all}
+		}
 		s.hooks.Ended(out)
 	}
 }

@@ -26,7 +26,16 @@ type Receipt struct {
 	Tokens  int    // of the prompt, 0 if unknown
 	Source  string // where the tokens came from
 	Why     string // why they are unknown
+	Bytes   int    // of the body
 	Session string
+	Tenant  string
+	Request string // the request's id; equal for all its attempts
+
+	// What the client said of the answer, and of itself.
+	MaxOutput int
+	Expected  int // tokens
+	NextTurn  time.Duration
+	Priority  int
 
 	Target  kv.Target
 	Replica string
@@ -48,6 +57,10 @@ type Receipt struct {
 	Served       bool          // the engine reported its usage:
 	ServedPrompt int
 	ServedCached int
+
+	// Blocks is the prompt in blocks of the target's size, as far as it was hashed.
+	// Hooks.Ended gets it, and may keep it: nobody writes to it. Empty elsewhere.
+	Blocks kv.Chain
 }
 
 // A Candidate is one line of a receipt.
@@ -63,8 +76,9 @@ type Candidate struct {
 
 // ring keeps the latest receipts.
 type ring struct {
-	mu  sync.Mutex
-	buf []Receipt // guarded by mu; receipt id is at id % len
+	mu    sync.Mutex
+	buf   []Receipt // guarded by mu; receipt id is at id % len
+	early uint64    // guarded by mu: receipts that were overwritten before their request ended
 }
 
 func (g *ring) init(n int) {
@@ -95,6 +109,7 @@ func (g *ring) end(id uint64, took time.Duration, output int, o Outcome, out *Re
 	defer g.mu.Unlock()
 	r := &g.buf[id%uint64(len(g.buf))]
 	if r.ID != id {
+		g.early++
 		return false
 	}
 	r.Took, r.Outcome, r.Output = took, o, max(r.Output, output)
@@ -126,7 +141,8 @@ func (s *Scheduler) write(rec *Receipt, d *Decision, sc *scratch, pick int, r *R
 	win := &sc.cands[pick]
 	*rec = Receipt{
 		ID: d.id, At: d.at, Model: d.model, Policy: s.name, Branch: sc.req.Branch,
-		Tokens: d.Tokens, Source: r.Source, Why: r.Why, Session: r.Session,
+		Tokens: d.Tokens, Source: r.Source, Why: r.Why, Bytes: r.Bytes, Session: r.Session, Tenant: r.Tenant, Request: r.ID,
+		MaxOutput: r.MaxOutput, Expected: r.Output, NextTurn: r.NextTurn, Priority: r.Priority,
 		Target: d.Target, Replica: d.Replica.Name, Rank: d.Rank, Overlap: d.Overlap,
 		Trust: win.Trust, Load: win.Load, Cost: win.Cost, NumAll: len(sc.cands),
 	}
@@ -183,6 +199,14 @@ func (s *Scheduler) Receipts(dst []Receipt, limit int) []Receipt {
 		dst = dst[:start+limit]
 	}
 	return dst
+}
+
+// ReceiptsOverwritten counts decisions whose receipts the ring gave to later ones
+// before their requests had ended: Hooks.Ended was not told of those.
+func (s *Scheduler) ReceiptsOverwritten() uint64 {
+	s.receipts.mu.Lock()
+	defer s.receipts.mu.Unlock()
+	return s.receipts.early
 }
 
 func modelNames(snap *fleet.Snapshot) []string {

@@ -1,0 +1,56 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// Whoever keeps a log of receipts gets, at a request's end, its blocks and what the
+// client had said; the kept slice stays as it is.
+func TestEndedHasTheBlocks(t *testing.T) {
+	for _, o := range []Outcome{Completed, Cancelled, Failed} {
+		h := newHouse(t, 2, "dynamo")
+		var got []Receipt
+		h.hooks.Ended = func(r *Receipt) { got = append(got, *r) }
+		r := h.request(ids(70, 1))
+		r.ID, r.Session, r.Tenant, r.Bytes, r.Output, r.MaxOutput, r.NextTurn, r.Priority = "req", "s", "t", 321, 5, 9, 3*time.Second, -1
+		want := slices.Clone(r.Prompt.Chains[0].Hashes)
+		h.route(t, r, t0).Done(t0.Add(time.Second), o)
+		h.Tick(t0.Add(time.Minute))
+		clear(r.Prompt.Chains[0].Hashes) // the proxy uses its memory again
+		if len(got) != 1 {
+			t.Fatalf("%v: %d receipts, want 1", o, len(got))
+		}
+		x := got[0]
+		if x.Blocks.BlockSize != 16 || len(want) != 4 || !slices.Equal(x.Blocks.Hashes, want) {
+			t.Errorf("%v: blocks %+v, want %v of 16 tokens", o, x.Blocks, want)
+		}
+		if x.Request != "req" || x.Session != "s" || x.Tenant != "t" || x.Bytes != 321 || x.Expected != 5 || x.MaxOutput != 9 || x.NextTurn != 3*time.Second || x.Priority != -1 {
+			t.Errorf("%v: %+v", o, x)
+		}
+		if k := h.Receipts(nil, 1)[0]; k.Blocks.Hashes != nil {
+			t.Errorf("%v: the ring keeps the blocks too", o)
+		}
+	}
+}
+
+// A receipt that later decisions have overwritten is counted, as its end is told to
+// nobody.
+func TestOverwrittenReceipts(t *testing.T) {
+	h := newHouse(t, 1, "dynamo")
+	h.receipts.init(2)
+	ended := 0
+	h.hooks.Ended = func(*Receipt) { ended++ }
+	r := h.request(ids(70, 1))
+	var open []*Decision
+	for range 5 {
+		open = append(open, h.route(t, r, t0))
+	}
+	for _, d := range open {
+		d.Done(t0, Completed)
+	}
+	if n := h.ReceiptsOverwritten(); n != 3 || ended != 2 {
+		t.Errorf("%d overwritten and %d told, want 3 and 2", n, ended)
+	}
+}
