@@ -33,7 +33,8 @@ func TestReceiptsHaveTheRequestsID(t *testing.T) {
 			if c.sent != "" {
 				h = []string{"X-Request-Id", c.sent}
 			}
-			for range 2 { // round robin begins at each
+			attempts := 0
+			for range 2 {
 				w.mu.Lock()
 				w.ended = nil
 				w.mu.Unlock()
@@ -46,11 +47,15 @@ func TestReceiptsHaveTheRequestsID(t *testing.T) {
 				if c.ours && want == "" {
 					t.Errorf("%s: no id", c.name)
 				}
+				attempts += len(w.ended)
 				for i, r := range w.ended {
 					if r.Request != want {
 						t.Errorf("%s: attempt %d has the id %q, want %q", c.name, i+1, r.Request, want)
 					}
 				}
+			}
+			if attempts != 4 {
+				t.Errorf("%s: %d attempts at two requests, want a retry each", c.name, attempts)
 			}
 		})
 	}
