@@ -119,7 +119,10 @@ var commands = map[string]func(*script){
 	},
 	"receipts": func(s *script) {
 		for _, r := range s.Receipts(nil, s.num("limit", 0)) {
-			s.say("%s", s.ended(&r))
+			s.say("%s", s.whole(&r))
+		}
+		if n := s.ReceiptsOverwritten(); n > 0 {
+			s.say("%d were overwritten before their requests had ended", n)
 		}
 	},
 	"forget": func(s *script) { s.Forget(s.target(0), s.now) },
@@ -195,12 +198,12 @@ func (s *script) announce(kind kv.Kind) {
 	s.Apply(&ev)
 }
 
-// request reads the fields of a request: model=m tokens=(x:160) why=.. source=..
+// request reads the fields of a request: model=m id=.. tokens=(x:160) why=.. source=..
 // bytes=N output=N max-output=N session=.. tenant=.. text=.. silent next-turn=D
 // priority=N deadline=D exclude=(a,b).
 func (s *script) request() *sched.Request {
 	r := &sched.Request{
-		Model: s.str("model", "m"), Why: s.str("why", ""), Source: s.str("source", ""), Bytes: s.num("bytes", 0),
+		Model: s.str("model", "m"), ID: s.str("id", ""), Why: s.str("why", ""), Source: s.str("source", ""), Bytes: s.num("bytes", 0),
 		Output: s.num("output", 0), MaxOutput: s.num("max-output", 0), Session: s.str("session", ""), Tenant: s.str("tenant", ""),
 		Silent: s.has("silent"), NextTurn: s.duration("next-turn", 0), Priority: s.num("priority", 0),
 	}

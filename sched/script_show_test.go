@@ -51,8 +51,17 @@ func (s *script) receipt(r *sched.Receipt) {
 	}
 }
 
-// ended says everything that a receipt has, but for the candidates.
+// ended says what came of a request.
 func (s *script) ended(r *sched.Receipt) string {
+	came := sched.Receipt{
+		ID: r.ID, Outcome: r.Outcome, FirstToken: r.FirstToken, Took: r.Took, Output: r.Output,
+		Served: r.Served, ServedPrompt: r.ServedPrompt, ServedCached: r.ServedCached, Blocks: r.Blocks,
+	}
+	return "ended: " + s.show(came)
+}
+
+// whole says everything that a receipt has, but for the candidates.
+func (s *script) whole(r *sched.Receipt) string {
 	kept := *r
 	kept.Candidates = [sched.ReceiptCandidates]sched.Candidate{}
 	return s.show(kept)
@@ -64,11 +73,9 @@ func (s *script) show(v any) string {
 	x := reflect.ValueOf(v)
 	for i := range x.NumField() {
 		f := x.Type().Field(i)
-		if !f.IsExported() || x.Field(i).IsZero() {
-			// Target 0 is a target like any other.
-			if f.Type != reflect.TypeFor[kv.Target]() {
-				continue
-			}
+		target0 := f.Type == reflect.TypeFor[kv.Target]() // is a target like any other
+		if !f.IsExported() || x.Field(i).IsZero() && !target0 {
+			continue
 		}
 		if f.Type.Kind() == reflect.Bool {
 			out = append(out, kebab(f.Name))

@@ -22,6 +22,8 @@ import (
 // TestScripts plays testdata/*.txt: what a person wants to see of the seam between
 // request, fleet, index, ledger and policy. A line is a command; what it has to say
 // stands below it in the answer, and commands without a word are not repeated there.
+// After a change of what is shown, go test ./sched -run Scripts -rewrite writes the
+// answers anew: then read the difference, as it is what a user gets.
 //
 //	new POLICY [receipts=N] [predict=D] [silence=D] [count-output] [token=D ...] [{settings of the policy, as in kvasir.yaml}]
 //	                                token=1ms: marginal and steer know that a prompt token takes 1 ms, and, with
