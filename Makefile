@@ -2,8 +2,11 @@
 GO      ?= go
 FUZZTIME ?= 10s
 PKGS     = ./...
+PKG     ?= ./sched ./policy ./ledger ./fleet ./kv ./engine/seq
+N       ?= 60
+SEED    ?= 1
 
-.PHONY: test race lint fuzz bench bench-rivals bench-real interop demo fixtures experiments build
+.PHONY: test race lint fuzz mutants bench bench-rivals bench-real interop demo fixtures experiments build
 
 test: ## all tests that need only Go
 	$(GO) vet $(PKGS)
@@ -19,6 +22,9 @@ lint: ## gofmt, vet, staticcheck; all pinned in go.mod
 
 fuzz: ## every fuzz target for FUZZTIME
 	FUZZTIME=$(FUZZTIME) GO=$(GO) sh .ci/fuzz
+
+mutants: ## would the tests notice? N mutants of each package of PKG, run against its own tests; survivors are listed
+	$(GO) run ./lab/mutants -n $(N) -seed $(SEED) $(PKG)
 
 bench: ## benchmarks beside their baselines
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

@@ -57,6 +57,7 @@ var allowed = map[string][]string{
 	"lab/plan":       {},
 	"lab/indexbench": {"kv", "index"},
 	"lab/tokenbench": {"kv", "token", "token/bpe", "token/chat", "token/jinja"},
+	"lab/mutants":    {},
 	"lab/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},
 
 	// wiring only
