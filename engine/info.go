@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"kvasir/kv"
 )
 
 // Info is what a replica says about itself, as far as it does. Zero means not told.
@@ -29,7 +31,6 @@ type Info struct {
 	FirstRank int
 
 	Sources []Source
-	At      time.Time // of the look
 }
 
 // A Model is a name that requests may use.
@@ -42,13 +43,10 @@ type Model struct {
 
 // A Rank is the load of one rank as its metrics have it.
 type Rank struct {
-	Known   bool // its metrics were there
-	Running int  // requests
-	Waiting int
-	Usage   float64 // of the KV cache by running requests, 0 to 1
-	Asleep  bool    // its weights or its cache are not in the GPU
-	Queries float64 // tokens looked up in the prefix cache since the start
-	Hits    float64 // of those, found
+	kv.Gauge         // unknown if its metrics weren't there
+	Asleep   bool    // its weights or its cache are not in the GPU
+	Queries  float64 // tokens looked up in the prefix cache since the start
+	Hits     float64 // of those, found
 }
 
 // maxBody bounds an answer, in bytes. vLLM's metrics are about 70 KB for one rank.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kvasir/kv"
 )
 
 // recorded returns the body of a recorded answer.
@@ -167,24 +169,25 @@ func TestEndpointOfRank(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
 	read := func(name string) metrics {
 		text, err := os.ReadFile("testdata/vllm/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return parseMetrics(string(text))
+		return parseMetrics(string(text), at)
 	}
 	m := read("metrics.txt")
 	if !m.vllm || m.started != 1.79597158463e+09 || m.blockSize != 32 || m.blocks != 48 || len(m.ranks) != 1 {
 		t.Errorf("%+v", m)
 	}
-	if r := m.ranks[0]; r != (Rank{Known: true, Queries: 8461, Hits: 1952}) {
+	if r := m.ranks[0]; r != (Rank{Gauge: kv.Gauge{At: at}, Queries: 8461, Hits: 1952}) {
 		t.Errorf("%+v", r)
 	}
-	if m := read("load_metrics.txt"); m.ranks[0].Running != 6 || m.ranks[0].Waiting != 0 || m.ranks[0].Usage < 0.5 {
+	if m := read("load_metrics.txt"); m.ranks[0].Running != 6 || m.ranks[0].Waiting != 0 || m.ranks[0].KVUsage < 0.5 {
 		t.Errorf("under load: %+v", m.ranks)
 	}
-	if m := read("dp2_metrics.txt"); len(m.ranks) != 2 || !m.ranks[0].Known || !m.ranks[1].Known {
+	if m := read("dp2_metrics.txt"); len(m.ranks) != 2 || !m.ranks[0].Known() || !m.ranks[1].Known() {
 		t.Errorf("two ranks: %+v", m.ranks)
 	}
 	m = parseMetrics(`# TYPE sglang:num_running_reqs gauge
@@ -199,8 +202,8 @@ vllm:num_requests_running{engine="0"} NaN
 vllm:num_requests_running{engine="0" 3
 vllm:num_requests_running{engine="0"}
 vllm:num_requests_waiting{engine="0
-`)
-	want := []Rank{{Known: true, Running: 2}, {Known: true, Running: 5, Waiting: 1, Usage: 0.25}, {}, {Asleep: true}}
+`, at)
+	want := []Rank{{Gauge: kv.Gauge{Running: 2, At: at}}, {Gauge: kv.Gauge{Running: 5, Waiting: 1, KVUsage: 0.25, At: at}}, {}, {Asleep: true}}
 	if !m.sglang || !reflect.DeepEqual(m.ranks, want) {
 		t.Errorf("%+v", m)
 	}
@@ -315,7 +318,7 @@ func FuzzInfo(f *testing.F) {
 		if s, err := parseServerInfo(body, "10.0.0.1", &i); err == nil && len(s) == 0 {
 			t.Error("no source, no error")
 		}
-		if m := parseMetrics(string(body)); len(m.ranks) > 1024 {
+		if m := parseMetrics(string(body), time.Time{}); len(m.ranks) > 1024 {
 			t.Errorf("%d ranks", len(m.ranks))
 		}
 	})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"kvasir/kv"
 )
 
 // metrics is what we take from GET /metrics (Prometheus text format 0.0.4).
 type metrics struct {
+	at           time.Time
 	vllm, sglang bool
 	started      float64
 	blockSize    int
@@ -22,14 +24,14 @@ func (c *client) metrics(ctx context.Context) (*metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := parseMetrics(string(body))
+	m := parseMetrics(string(body), time.Now())
 	return &m, nil
 }
 
 // parseMetrics picks what it knows and ignores everything else, malformed lines
-// included.
-func parseMetrics(text string) metrics {
-	var m metrics
+// included. at is when it was read.
+func parseMetrics(text string, at time.Time) metrics {
+	m := metrics{at: at}
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "vllm:") || strings.HasPrefix(line, "sglang:") || strings.HasPrefix(line, "process_start_time_seconds") {
 			m.line(strings.TrimSpace(line))
@@ -56,7 +58,7 @@ func (m *metrics) line(line string) {
 	case "vllm:num_requests_waiting", "sglang:num_queue_reqs":
 		set = func(r *Rank, v float64) { r.Waiting += int(v) }
 	case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage":
-		set = func(r *Rank, v float64) { r.Usage = max(r.Usage, v) }
+		set = func(r *Rank, v float64) { r.KVUsage = max(r.KVUsage, v) }
 	case "vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total":
 		set = func(r *Rank, v float64) { r.Queries += v }
 	case "vllm:prefix_cache_hits_total", "sglang:cached_tokens_total":
@@ -96,7 +98,7 @@ func (m *metrics) line(line string) {
 	case name == "vllm:engine_sleep_state":
 		r.Asleep = r.Asleep || v > 0 && l.sleep != "" && l.sleep != "awake"
 	case set != nil:
-		r.Known = true
+		r.At = m.at
 		set(r, v)
 	}
 }

@@ -166,7 +166,7 @@ func (r *Replica) look(ctx context.Context) error {
 	if names := gone(i.Models, models); len(names) > 0 {
 		r.adaptersGone(names, now)
 	}
-	i.Models, i.At = models, now
+	i.Models = models
 	if i.Kind == "" {
 		i.Kind = kindOf(owner, nil)
 	}

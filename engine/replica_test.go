@@ -468,10 +468,13 @@ func TestGaugesOfTheirOwn(t *testing.T) {
 		e.mu.Unlock()
 		settle(100 * time.Millisecond)
 		rt.mu.Lock()
-		got := rt.info.Ranks[0].Running
+		got := rt.info.Ranks[0]
 		rt.mu.Unlock()
-		if got != 7 {
-			t.Errorf("%d requests running, want 7", got)
+		if got.Running != 7 {
+			t.Errorf("%d requests running, want 7", got.Running)
+		}
+		if age := time.Since(got.At); age > 100*time.Millisecond {
+			t.Errorf("the figures are %v old, want those of the latest look at /metrics", age)
 		}
 		settle(4 * time.Second)
 		asked := func(path string) int {

@@ -4,10 +4,7 @@
 // only, and performs no I/O.
 package kv
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Target is the unit of choice: one data-parallel rank of one replica. Targets
 // are small dense integers handed out by package fleet, so that sets of holders
@@ -163,22 +160,6 @@ type Overlap struct {
 
 // Held returns the tokens held in any tier.
 func (o Overlap) Held() int { return int(o.GPU) + int(o.Host) + int(o.Disk) }
-
-// A Load is the work that a target owes, as the router's own ledger sees it.
-type Load struct {
-	Requests     int // admitted and not done
-	Prefilling   int // of those, without a first token yet
-	Prefill      int // tokens to compute before those have their first token
-	Prompt       int // prompt tokens of all requests admitted and not done
-	DecodeBlocks int // distinct blocks of all requests admitted and not done
-	NewBlocks    int // blocks that the request at hand would add to DecodeBlocks
-	Decode       int // prompt tokens of those requests that have their first token
-	Output       int // tokens generated so far by all requests admitted and not done
-
-	// Wait is how long the prefills booked there are expected to keep a
-	// newcomer waiting; 0 if the policy in use doesn't predict time.
-	Wait time.Duration
-}
 
 // Trust says how far the index can be believed about a target.
 type Trust uint8

@@ -70,8 +70,8 @@ type account struct {
 	since                           int64 // when the integrals were last advanced
 	requestTime, tokenTime          float64
 	asked                           uint64        // uncached tokens of all admissions so far
-	began                           int64         // since when prefill is owed without a pause
-	spell                           int           // requests admitted since then
+	began                           int64         // of the busy period: since when prefill is owed without a pause
+	admitted                        int           // requests since then
 	firsts                          uint64        // first tokens so far
 	past                            time.Duration // the prefills booked for those
 }

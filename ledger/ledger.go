@@ -51,9 +51,9 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		alone: acc.prefilling == 0, decoding: acc.requests - acc.prefilling, context: acc.decode + acc.output,
 	}
 	if acc.prefilling == 0 {
-		acc.began, acc.spell = at, 0
+		acc.began, acc.admitted = at, 0
 	}
-	acc.spell++
+	acc.admitted++
 	if e.private = l.cfg.Private || a.Private; e.private {
 		e.only = len(a.Hashes)
 		acc.blocks += e.only
@@ -94,10 +94,10 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 // reports false, and does nothing, if that has happened before or if the
 // request is not admitted (any more). Of a silent request it reports false, as
 // its time says nothing about prefill.
-func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
+func (l *Ledger) FirstToken(id ID, now time.Time) (kv.FirstToken, bool) {
 	e := l.entry(id)
 	if e == nil || e.prefilled {
-		return First{}, false
+		return kv.FirstToken{}, false
 	}
 	at := l.nanos(now)
 	l.touch(e, uint32(id), at)
@@ -106,14 +106,14 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (First, bool) {
 		l.check()
 	}
 	if e.silent {
-		return First{}, false
+		return kv.FirstToken{}, false
 	}
 	acc := l.targets[e.target]
-	return First{
-		Target: e.target, Prompt: e.prompt, Uncached: e.uncached, Booked: e.booked,
+	return kv.FirstToken{
+		Now: now, Target: e.target, Prompt: e.prompt, Cached: e.prompt - e.uncached,
 		Latency: time.Duration(max(at-e.admitted, 0)), Alone: e.alone, Joined: int(acc.asked - e.asked),
-		Decoding: e.decoding, DecodeTokens: e.context,
-		Busy: time.Duration(max(at-acc.began, 0)), Spell: acc.spell, Left: acc.prefilling,
+		Decoding: e.decoding, Context: e.context,
+		Busy: kv.BusyPeriod{For: time.Duration(max(at-acc.began, 0)), Admitted: acc.admitted, Owing: acc.prefilling},
 	}, true
 }
 
@@ -148,15 +148,15 @@ func (l *Ledger) Progress(id ID, now time.Time, n int) bool {
 
 // Done ends a request and releases all it owes. It reports false, and does
 // nothing, if the request is not admitted (any more).
-func (l *Ledger) Done(id ID, now time.Time) (Final, bool) {
+func (l *Ledger) Done(id ID, now time.Time) (kv.Done, bool) {
 	e := l.entry(id)
 	if e == nil {
-		return Final{}, false
+		return kv.Done{}, false
 	}
 	at := l.nanos(now)
 	acc := l.targets[e.target]
 	l.settle(acc, at)
-	f := Final{Target: e.target, Prompt: e.prompt, Output: e.output}
+	f := kv.Done{Now: now, Target: e.target, Prompt: e.prompt, Output: e.output}
 	if e.prefilled && !e.silent && at > e.firstAt {
 		f.Streaming = time.Duration(at - e.firstAt)
 		s := float64(at - e.firstAt)

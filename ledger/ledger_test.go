@@ -131,7 +131,7 @@ func TestClock(t *testing.T) {
 	wait(100.060, .172558)
 	y := l.Admit(at(100.10), &Admission{Prefill: sec(.05)})
 	wait(100.10, .182558)
-	if f, ok := l.FirstToken(x, at(100.30)); !ok || f.Booked != sec(.172558) || f.Latency != sec(.30) || f.Alone {
+	if f, ok := l.FirstToken(x, at(100.30)); !ok || f.Latency != sec(.30) || f.Alone {
 		t.Errorf("first token of x: %+v, %v", f, ok)
 	}
 	wait(100.30, .05) // seen late: the clock moves forward
@@ -154,11 +154,15 @@ func TestJoined(t *testing.T) {
 	l.Admit(at(1), &Admission{Target: 2, Prompt: 900, Uncached: 4000})
 	l.Done(z, at(1.5)) // cancelled: it may have been computed all the same
 	for _, c := range []struct {
-		id   ID
-		want int
-	}{{x, 320}, {y, 20}} {
-		if f, ok := l.FirstToken(c.id, at(2)); !ok || f.Joined != c.want {
+		id           ID
+		want, cached int
+	}{{x, 320, 400}, {y, 20, 600}} {
+		f, ok := l.FirstToken(c.id, at(2))
+		if !ok || f.Joined != c.want {
 			t.Errorf("%d joined, want %d", f.Joined, c.want)
+		}
+		if f.Target != 1 || f.Prompt != 900 || f.Cached != c.cached || !f.Now.Equal(at(2)) {
+			t.Errorf("%+v, want 900 tokens on target 1 at %v, of which %d cached", f, at(2), c.cached)
 		}
 	}
 	w := l.Admit(at(3), &Admission{Target: 1, Prompt: 10, Uncached: 10})
@@ -169,12 +173,12 @@ func TestJoined(t *testing.T) {
 
 // While prefill is owed without a pause, a first token says for how long, of how many
 // requests, and how many of them still owe.
-func TestSpell(t *testing.T) {
+func TestBusyPeriod(t *testing.T) {
 	l := New(Config{})
-	first := func(id ID, now, busy float64, spell, left int) {
+	first := func(id ID, now, busy float64, admitted, owing int) {
 		t.Helper()
-		if f, ok := l.FirstToken(id, at(now)); !ok || (f.Busy-time.Duration(busy*1e9)).Abs() > 2 || f.Spell != spell || f.Left != left {
-			t.Errorf("busy %v, %d in the spell, %d left, %v; want %v s, %d, %d", f.Busy, f.Spell, f.Left, ok, busy, spell, left)
+		if f, ok := l.FirstToken(id, at(now)); !ok || (f.Busy.For-time.Duration(busy*1e9)).Abs() > 2 || f.Busy.Admitted != admitted || f.Busy.Owing != owing {
+			t.Errorf("busy for %v, %d admitted, %d owing, %v; want %v s, %d, %d", f.Busy.For, f.Busy.Admitted, f.Busy.Owing, ok, busy, admitted, owing)
 		}
 	}
 	l.Admit(at(0), &Admission{Target: 1})
@@ -183,7 +187,7 @@ func TestSpell(t *testing.T) {
 	first(a, 12, 2, 2, 1)
 	c := l.Admit(at(12.5), &Admission{})
 	d := l.Admit(at(12.5), &Admission{})
-	l.Done(d, at(13)) // cancelled before its first token: in the spell, and not left
+	l.Done(d, at(13)) // cancelled before its first token: admitted, and not owing
 	first(c, 14, 4, 4, 1)
 	first(b, 14, 4, 4, 0)
 	e := l.Admit(at(20), &Admission{}) // a new one, though the others still decode
@@ -230,7 +234,7 @@ func TestSilent(t *testing.T) {
 	l.Done(e, at(102))
 }
 
-func TestFinal(t *testing.T) {
+func TestDone(t *testing.T) {
 	l := New(Config{})
 	a := l.Admit(at(0), &Admission{Prompt: 100})
 	l.FirstToken(a, at(1))
@@ -240,7 +244,7 @@ func TestFinal(t *testing.T) {
 	l.Admit(at(4), &Admission{Prompt: 1000, Prefill: 3 * time.Second})
 	f, ok := l.Done(a, at(5))
 	// 3 s with 1 request of 100 tokens, then 110; 1 s with 2 of 160.
-	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.25 || f.Tokens != (2*100+110+160)/4. || f.Output != 10 {
+	if !ok || f.Streaming != 4*time.Second || f.Requests != 1.25 || f.Tokens != (2*100+110+160)/4. || f.Output != 10 || !f.Now.Equal(at(5)) || f.Prompt != 100 {
 		t.Errorf("%+v, %v", f, ok)
 	}
 	// All of b's prefill, and 1 s of the next one's.

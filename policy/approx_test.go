@@ -159,11 +159,11 @@ func TestSGLangBalance(t *testing.T) {
 	cfg.SGLang.OverloadUsage = .9
 	p := must(t, cfg, lowestIndex).(*sglang)
 	cands := fleet(2)
-	cands[0].Engine = Reported{KVUsage: .99}
+	cands[0].Engine = kv.Gauge{KVUsage: .99}
 	if p.imbalanced(cands) {
 		t.Error("a stale KV use counts")
 	}
-	cands[0].Engine.Fresh = true
+	cands[0].Engine.At = t0
 	if !p.imbalanced(cands) {
 		t.Error("a fresh KV use above the threshold doesn't count")
 	}

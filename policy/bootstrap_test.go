@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"kvasir/kv"
 )
 
 // TestCalibrationBeginsUnderLoad: on a small fleet under load every request is
@@ -20,7 +22,7 @@ func TestCalibrationBeginsUnderLoad(t *testing.T) {
 		}
 		u, joined := 200+r.IntN(100), 500
 		y := slow.prefill(u+joined, 0, 2048, 0, 0)
-		p.FirstToken(&FirstToken{Prompt: 1000 + u, Cached: 1000, Alone: true, Joined: joined, Latency: seconds(y), MaxBatch: 2048})
+		p.FirstToken(&kv.FirstToken{Prompt: 1000 + u, Cached: 1000, Alone: true, Joined: joined, Latency: seconds(y), MaxBatch: 2048})
 	}
 	c := p.Calibration(0)
 	if f := c.PrefillToken / slow.PrefillToken; !c.Known || f < .7 || f > 1.6 {
@@ -32,10 +34,10 @@ func TestCalibrationBeginsUnderLoad(t *testing.T) {
 // meanwhile and that it computes in one step. It tells p of their first tokens, of all
 // but the last lost ones.
 func volley(p *marginal, w *watched, at float64, n, lost int) (end float64) {
-	spell := n + 1
+	admitted := n + 1
 	first := func(u int, since, now float64, alone bool, joined, left int) {
-		p.FirstToken(&FirstToken{Now: t0.Add(seconds(now)), Prompt: 1000 + u, Cached: 1000, Latency: seconds(now - since), Alone: alone, Joined: joined,
-			MaxBatch: 2048, Busy: seconds(now) - seconds(at), Spell: spell, Left: left})
+		p.FirstToken(&kv.FirstToken{Now: t0.Add(seconds(now)), Prompt: 1000 + u, Cached: 1000, Latency: seconds(now - since), Alone: alone, Joined: joined,
+			MaxBatch: 2048, Busy: kv.BusyPeriod{For: seconds(now) - seconds(at), Admitted: admitted, Owing: left}})
 	}
 	own, sum, told := 200+w.r.IntN(100), 0, 0
 	more := make([]int, n)
@@ -86,7 +88,7 @@ func TestCalibrationOfBursts(t *testing.T) {
 	if c := learn(3, primeSamples/4, 0); !c.Known || off(c, 500) < 1 || off(c, 500) > 1.3*over {
 		t.Errorf("after %d first tokens known %v, prefill %.2f times the truth; want about %.1f", primeSamples, c.Known, off(c, 500), over)
 	}
-	// In the last ones the engine hardly ever pauses: samples are cut out of the spell.
+	// In the last ones the engine hardly ever pauses: samples are cut out of the busy period.
 	// What one step computes is what can be known.
 	for _, x := range []struct{ n, tokens int }{{3, 500}, {12, 1600}, {200, 2000}} {
 		if c := learn(x.n, 2000/x.n, 0); off(c, x.tokens) < .9 || off(c, x.tokens) > 1.1 {
@@ -100,42 +102,42 @@ func TestCalibrationOfBursts(t *testing.T) {
 	}
 }
 
-// TestCalibrationOfAnEndlessSpell: the engine owes prefill for ever. A request that ends
+// TestCalibrationOfAnEndlessBusyPeriod: the engine owes prefill for ever. A request that ends
 // without a first token spoils the sample that it falls into, and no other.
-func TestCalibrationOfAnEndlessSpell(t *testing.T) {
+func TestCalibrationOfAnEndlessBusyPeriod(t *testing.T) {
 	w := &watched{scaled(60), rand.New(rand.NewPCG(1, 13))}
 	p := must(t, named("marginal"), seeded(1)).(*marginal)
 	p.Placed(&Request{}, fleet(1), 0)
-	now, spell := time.Duration(0), 1
+	now, admitted := time.Duration(0), 1
 	first := func(n int) {
 		for range n {
 			u := 200 + w.r.IntN(100)
 			took := seconds(w.prefill(u, 1000, 2048, 0, 0))
 			now += took
-			spell++ // there is always one behind it
-			p.FirstToken(&FirstToken{Now: t0.Add(now), Prompt: 1000 + u, Cached: 1000, Latency: took, MaxBatch: 2048, Busy: now, Spell: spell, Left: 1})
+			admitted++ // there is always one behind it
+			p.FirstToken(&kv.FirstToken{Now: t0.Add(now), Prompt: 1000 + u, Cached: 1000, Latency: took, MaxBatch: 2048, Busy: kv.BusyPeriod{For: now, Admitted: admitted, Owing: 1}})
 		}
 	}
 	samples := func() int { return p.cal.prefill.n }
-	first(longSpell)
+	first(longPeriod)
 	if !p.cal.known() {
-		t.Fatalf("knows nothing after %d first tokens", longSpell)
+		t.Fatalf("knows nothing after %d first tokens", longPeriod)
 	}
-	first(longSpell / 2)
-	spell++ // it went away
+	first(longPeriod / 2)
+	admitted++ // it went away
 	before := samples()
-	first(longSpell / 2)
+	first(longPeriod / 2)
 	if n := samples() - before; n != 0 {
-		t.Errorf("%d samples from a spell of which a request is missing", n)
+		t.Errorf("%d samples from a busy period of which a request is missing", n)
 	}
-	first(longSpell)
+	first(longPeriod)
 	if n := samples() - before; n == 0 {
 		t.Error("nothing is learned any more")
 	}
 }
 
-// TestCalibrationLeavesOutWaitsForMemory: where memory is short, a spell is longer than
-// prefill takes.
+// TestCalibrationLeavesOutWaitsForMemory: where memory is short, a busy period is longer than
+// its prefills take.
 func TestCalibrationLeavesOutWaitsForMemory(t *testing.T) {
 	w := &watched{scaled(60), rand.New(rand.NewPCG(1, 12))}
 	p := must(t, named("marginal"), seeded(1)).(*marginal)

@@ -52,14 +52,14 @@ func prefillTerms(u, hit, budget int) [3]float64 {
 type engine struct {
 	identity        uint64
 	prefill, decode skew
-	spell           spell
+	busy            period
 	short           time.Time // when a request was last sent there though memory was short
 }
 
-// A spell is a time in which a target owes prefill without a pause. What it computes
+// A period is a busy period of a target (see kv.BusyPeriod), or the rest of a long one. What it computes
 // meanwhile is known though nobody can tell whose turn it is: engines compute several
 // requests in one step.
-type spell struct {
+type period struct {
 	began, from time.Time // from: since when the sums run
 	last        time.Time // first token
 	pace        float64   // s per token so far
@@ -68,9 +68,9 @@ type spell struct {
 	n, all      int     // first tokens since from, and since it began, with those missed before from
 }
 
-// longSpell is how many first tokens are enough for a sample, where prefill is always
+// longPeriod is how many first tokens are enough for a sample, where prefill is always
 // owed. One that is half computed then hardly matters.
-const longSpell = 32
+const longPeriod = 32
 
 // A calibration learns the coefficients of a fleet, and how much slower or faster
 // than that each target is.
@@ -236,7 +236,7 @@ const over = 1.3
 
 // A request that others have joined before its first token may have been computed
 // in the same steps as they, so that its latency is theirs too: in bursts nearly all
-// are like that. They are learned from together, as a spell. Where other routers' or
+// are like that. They are learned from together, as a busy period. Where other routers' or
 // silent requests are among them there is no telling how many they were; then they
 // teach nothing, unless there is nothing else to learn from: one in maxJoined, and all
 // while nothing is known, with what joined counted as computed before.
@@ -246,9 +246,9 @@ const (
 )
 
 // firstToken learns from a prefill that had none before it in the engine's queue, or
-// from a whole spell when that ends.
-func (c *calibration) firstToken(o *FirstToken, budget int) {
-	if !c.learn || o.Told || o.Prompt <= 0 || o.Latency <= 0 {
+// from a whole busy period when that ends.
+func (c *calibration) firstToken(o *kv.FirstToken, budget int) {
+	if !c.learn || o.FromPeer || o.Prompt <= 0 || o.Latency <= 0 {
 		return
 	}
 	if o.MaxBatch > 0 {
@@ -256,7 +256,7 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 	}
 	hit := min(max(o.Cached, 0), o.Prompt-1)
 	own := o.Prompt - hit
-	whole := c.spell(o, prefillTerms(own, hit, budget))
+	whole := c.period(o, prefillTerms(own, hit, budget))
 	if !o.Alone {
 		return
 	}
@@ -278,7 +278,7 @@ func (c *calibration) firstToken(o *FirstToken, budget int) {
 }
 
 // slowed is how long what decodes has held up the steps of x, by what decoding tells.
-func (c *calibration) slowed(o *FirstToken, x [3]float64) float64 {
+func (c *calibration) slowed(o *kv.FirstToken, x [3]float64) float64 {
 	k := c.of(o.Target)
 	return x[2] * (float64(o.Decoding)*k.DecodeRequest + float64(o.Context)*k.DecodeToken)
 }
@@ -300,20 +300,20 @@ func (c *calibration) learned(t kv.Target, x [3]float64, y, slowed float64, n in
 	c.refresh()
 }
 
-// spell adds a first token to the target's spell, and learns from it at its end. It
-// reports whether all first tokens of the spell so far have been seen, so that there
+// period adds a first token to the target's busy period, and learns from it at its end. It
+// reports whether all first tokens of it so far have been seen, so that there
 // will be something to learn.
-func (c *calibration) spell(o *FirstToken, x [3]float64) bool {
+func (c *calibration) period(o *kv.FirstToken, x [3]float64) bool {
 	e := c.engine(o.Target)
 	if e == nil {
 		return false
 	}
-	s := &e.spell
-	if began := o.Now.Add(-o.Busy); !s.began.Equal(began) {
-		*s = spell{began: began, from: began}
+	s := &e.busy
+	if began := o.Now.Add(-o.Busy.For); !s.began.Equal(began) {
+		*s = period{began: began, from: began}
 	}
 	// Whose first token came sooner after the last one than half its prefill takes, at
-	// the pace of the spell, was computed in the same steps.
+	// the pace of the period, was computed in the same steps.
 	if s.n > 0 {
 		s.pace = s.last.Sub(s.from).Seconds() / s.x[0]
 	}
@@ -327,21 +327,21 @@ func (c *calibration) spell(o *FirstToken, x [3]float64) bool {
 	s.n++
 	s.all++
 	s.last = o.Now
-	whole := s.all == o.Spell-o.Left
-	if o.Left > 0 && s.n < longSpell {
+	whole := s.all == o.Busy.Admitted-o.Busy.Owing
+	if o.Busy.Owing > 0 && s.n < longPeriod {
 		return whole
 	}
 	// A single one is for firstToken. Who waits for memory says nothing of prefill.
 	if whole && s.n > 1 && e.short.Before(s.from) {
 		c.learned(o.Target, s.x, o.Now.Sub(s.from).Seconds(), s.slowed, s.n)
 	}
-	*s = spell{began: s.began, from: o.Now, last: o.Now, pace: s.pace, all: o.Spell - o.Left}
+	*s = period{began: s.began, from: o.Now, last: o.Now, pace: s.pace, all: o.Busy.Admitted - o.Busy.Owing}
 	return whole
 }
 
 // done learns from the gaps between tokens and the length of the answer.
-func (c *calibration) done(o *Done) {
-	if o.Failed || o.Told || o.Output <= 0 {
+func (c *calibration) done(o *kv.Done) {
+	if o.Failed || o.FromPeer || o.Output <= 0 {
 		return
 	}
 	c.output.add(float64(o.Output))

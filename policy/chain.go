@@ -10,13 +10,13 @@ type chain struct{ inner Policy }
 func (c *chain) Placed(req *Request, cands []Candidate, i int) { placed(c.inner, req, cands, i) }
 func (c *chain) Forget(t kv.Target)                            { forget(c.inner, t) }
 
-func (c *chain) FirstToken(o *FirstToken) {
+func (c *chain) FirstToken(o *kv.FirstToken) {
 	if p, ok := c.inner.(Observer); ok {
 		p.FirstToken(o)
 	}
 }
 
-func (c *chain) Done(o *Done) {
+func (c *chain) Done(o *kv.Done) {
 	if p, ok := c.inner.(Observer); ok {
 		p.Done(o)
 	}

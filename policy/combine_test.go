@@ -333,15 +333,15 @@ func TestShedByPriority(t *testing.T) {
 		_, no := p.Shed(&Request{Now: t0, Tokens: 100, Priority: priority}, cands, 0)
 		return no
 	}
-	cands[0].Engine = Reported{Fresh: true, Waiting: 9}
+	cands[0].Engine = kv.Gauge{At: t0, Waiting: 9}
 	if ask(-1) {
 		t.Error("refused while one target has room")
 	}
-	cands[1].Engine = Reported{Fresh: true, KVUsage: .85}
+	cands[1].Engine = kv.Gauge{At: t0, KVUsage: .85}
 	if !ask(-1) || ask(0) {
 		t.Error("saturated: want priority -1 refused and 0 not")
 	}
-	cands[1].Engine.Fresh = false
+	cands[1].Engine.At = time.Time{}
 	if ask(-1) {
 		t.Error("refused by a stale figure")
 	}

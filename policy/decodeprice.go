@@ -1,5 +1,7 @@
 package policy
 
+import "kvasir/kv"
+
 // A mix is how the time that requests take is split: up to the first token, and
 // after it. It isn't kept over a restart.
 type mix struct {
@@ -15,14 +17,14 @@ const (
 	ordinaryFirst = .03
 )
 
-func (m *mix) firstToken(o *FirstToken) {
-	if !o.Told && o.Latency > 0 {
+func (m *mix) firstToken(o *kv.FirstToken) {
+	if !o.FromPeer && o.Latency > 0 {
 		m.first.within(o.Latency.Seconds(), mixMemory)
 	}
 }
 
-func (m *mix) done(o *Done) {
-	if !o.Failed && !o.Told && o.Streaming > 0 {
+func (m *mix) done(o *kv.Done) {
+	if !o.Failed && !o.FromPeer && o.Streaming > 0 {
 		m.after.within(o.Streaming.Seconds(), mixMemory)
 	}
 }

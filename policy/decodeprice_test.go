@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"kvasir/kv"
 )
 
 // TestDecodePrice: decode costs more only where first tokens hardly matter, and
@@ -29,12 +31,12 @@ func TestDecodePrice(t *testing.T) {
 	} {
 		var m mix
 		for range c.n {
-			m.firstToken(&FirstToken{Latency: seconds(c.first)})
-			m.firstToken(&FirstToken{Latency: time.Hour, Told: true})
-			m.done(&Done{Streaming: seconds(c.after)})
-			m.done(&Done{Streaming: time.Hour, Failed: true})
-			m.done(&Done{Streaming: time.Hour, Told: true})
-			m.done(&Done{})
+			m.firstToken(&kv.FirstToken{Latency: seconds(c.first)})
+			m.firstToken(&kv.FirstToken{Latency: time.Hour, FromPeer: true})
+			m.done(&kv.Done{Streaming: seconds(c.after)})
+			m.done(&kv.Done{Streaming: time.Hour, Failed: true})
+			m.done(&kv.Done{Streaming: time.Hour, FromPeer: true})
+			m.done(&kv.Done{})
 		}
 		if got := m.decodePrice(.3, c.top); math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("%s: %.4f, want %.4f", c.name, got, c.want)
@@ -53,12 +55,12 @@ func TestDecodePrice(t *testing.T) {
 func TestDecodePriceFollows(t *testing.T) {
 	var m mix
 	for range 10000 {
-		m.firstToken(&FirstToken{Latency: time.Second})
-		m.done(&Done{Streaming: 9 * time.Second})
+		m.firstToken(&kv.FirstToken{Latency: time.Second})
+		m.done(&kv.Done{Streaming: 9 * time.Second})
 	}
 	for range 8000 {
-		m.firstToken(&FirstToken{Latency: 50 * time.Millisecond})
-		m.done(&Done{Streaming: 10 * time.Second})
+		m.firstToken(&kv.FirstToken{Latency: 50 * time.Millisecond})
+		m.done(&kv.Done{Streaming: 10 * time.Second})
 	}
 	if got := m.decodePrice(.3, 1); got != 1 {
 		t.Errorf("%.3f, want 1", got)

@@ -221,12 +221,12 @@ func (p *marginal) Placed(req *Request, cands []Candidate, i int) {
 	}
 }
 
-func (p *marginal) FirstToken(o *FirstToken) {
+func (p *marginal) FirstToken(o *kv.FirstToken) {
 	p.cal.firstToken(o, p.cfg.Budget)
 	p.mix.firstToken(o)
 }
 
-func (p *marginal) Done(o *Done) {
+func (p *marginal) Done(o *kv.Done) {
 	p.cal.done(o)
 	p.mix.done(o)
 }

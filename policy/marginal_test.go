@@ -64,7 +64,7 @@ func (w *watched) first(p Observer, t kv.Target, stray float64) {
 	prompt := 50 + int(math.Exp(w.r.Float64()*7+3))
 	hit := w.r.IntN(prompt)
 	n := w.r.IntN(10)
-	o := &FirstToken{Target: t, Prompt: prompt, Cached: hit, Alone: true, Decoding: n, Context: n * 2000, MaxBatch: 8192}
+	o := &kv.FirstToken{Target: t, Prompt: prompt, Cached: hit, Alone: true, Decoding: n, Context: n * 2000, MaxBatch: 8192}
 	y := w.prefill(prompt-hit, hit, 8192, n, n*2000) * (.9 + .2*w.r.Float64())
 	if w.r.Float64() < stray {
 		y *= 3 + 60*w.r.Float64() // behind somebody else's prompt
@@ -77,7 +77,7 @@ func (w *watched) done(p Observer, t kv.Target) {
 	n, ctx, out := 1+w.r.Float64()*30, w.r.Float64()*200000, 20+w.r.IntN(400)
 	gap := (w.DecodeStep + n*w.DecodeRequest + ctx*w.DecodeToken) * (.9 + .2*w.r.Float64())
 	stream := seconds(gap * float64(out-1))
-	p.Done(&Done{Target: t, Prompt: 1000, Output: out, Requests: n, Tokens: ctx, Streaming: 2 * stream, Stalled: stream})
+	p.Done(&kv.Done{Target: t, Prompt: 1000, Output: out, Requests: n, Tokens: ctx, Streaming: 2 * stream, Stalled: stream})
 }
 
 func scaled(f float64) Coefficients {
@@ -175,7 +175,7 @@ func TestCalibrationLeavesOutJoined(t *testing.T) {
 	first := func(target kv.Target, joined int) {
 		u := 500 + r.IntN(1500)
 		y := nominal.prefill(u+joined, 0, 8192, 0, 0) * (.9 + .2*r.Float64())
-		p.FirstToken(&FirstToken{Target: target, Prompt: u, Alone: true, Joined: joined, Latency: seconds(y), MaxBatch: 8192})
+		p.FirstToken(&kv.FirstToken{Target: target, Prompt: u, Alone: true, Joined: joined, Latency: seconds(y), MaxBatch: 8192})
 	}
 	for range 300 {
 		first(0, 0)
@@ -212,8 +212,8 @@ func TestCalibrationIgnoresNews(t *testing.T) {
 	}
 	before := p.AppendState(nil)
 	for range 500 {
-		p.FirstToken(&FirstToken{Prompt: 1000, Alone: true, Latency: time.Second / 2, MaxBatch: 8192, Told: true})
-		p.Done(&Done{Prompt: 1000, Output: 100, Streaming: time.Minute, Requests: 1, Tokens: 1000, Told: true})
+		p.FirstToken(&kv.FirstToken{Prompt: 1000, Alone: true, Latency: time.Second / 2, MaxBatch: 8192, FromPeer: true})
+		p.Done(&kv.Done{Prompt: 1000, Output: 100, Streaming: time.Minute, Requests: 1, Tokens: 1000, FromPeer: true})
 	}
 	if got := p.AppendState(nil); !bytes.Equal(got, before) {
 		t.Errorf("has learned from news:\n%s\nbefore\n%s", got, before)
@@ -227,16 +227,16 @@ func TestCalibrationIsBounded(t *testing.T) {
 	p.Placed(&Request{}, fleet(1), 0)
 	r := rand.New(rand.NewPCG(2, 2))
 	for k := range 5000 {
-		o := &FirstToken{Prompt: 1000, Cached: 0, Alone: true, Latency: time.Second, MaxBatch: 8192}
+		o := &kv.FirstToken{Prompt: 1000, Cached: 0, Alone: true, Latency: time.Second, MaxBatch: 8192}
 		switch {
 		case k%7 == 0:
-			*o = FirstToken{Prompt: r.IntN(1 << 30), Cached: -r.IntN(1 << 30), Alone: true, Latency: time.Duration(r.Int64()), MaxBatch: -1, Decoding: 1 << 30, Context: 1 << 40, Joined: r.IntN(3)*(1<<40) - 1<<40,
-				Now: t0.Add(time.Duration(r.Int64())), Busy: time.Duration(r.Int64()), Spell: r.IntN(4), Left: r.IntN(4) - 1}
+			*o = kv.FirstToken{Prompt: r.IntN(1 << 30), Cached: -r.IntN(1 << 30), Alone: true, Latency: time.Duration(r.Int64()), MaxBatch: -1, Decoding: 1 << 30, Context: 1 << 40, Joined: r.IntN(3)*(1<<40) - 1<<40,
+				Now: t0.Add(time.Duration(r.Int64())), Busy: kv.BusyPeriod{For: time.Duration(r.Int64()), Admitted: r.IntN(4), Owing: r.IntN(4) - 1}}
 		case k%11 == 0:
 			o.Latency = time.Duration(r.Int64N(1e9))
 		}
 		p.FirstToken(o)
-		p.Done(&Done{Output: r.IntN(1000), Streaming: time.Duration(r.Int64()), Requests: r.Float64() * 100, Tokens: r.Float64() * 1e9, Stalled: time.Duration(r.Int64())})
+		p.Done(&kv.Done{Output: r.IntN(1000), Streaming: time.Duration(r.Int64()), Requests: r.Float64() * 100, Tokens: r.Float64() * 1e9, Stalled: time.Duration(r.Int64())})
 		c := p.Calibration(0).Coefficients
 		for _, v := range []float64{c.PrefillToken, c.Attention, c.Step, c.DecodeStep, c.DecodeRequest, c.DecodeToken} {
 			if !(v > 0) || math.IsInf(v, 0) {
@@ -321,7 +321,7 @@ func FuzzLoadState(f *testing.F) {
 		cands := fleet(3)
 		run(p, &Request{Tokens: 1000, Known: true}, cands)
 		for k := range 60 {
-			p.(Observer).FirstToken(&FirstToken{Prompt: 1000 + k, Alone: true, Latency: time.Second, MaxBatch: 8192})
+			p.(Observer).FirstToken(&kv.FirstToken{Prompt: 1000 + k, Alone: true, Latency: time.Second, MaxBatch: 8192})
 		}
 		run(p, &Request{Tokens: 1000, Known: true}, cands)
 		for i := range cands {

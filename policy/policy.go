@@ -37,10 +37,10 @@ type Placer interface {
 	Placed(req *Request, cands []Candidate, i int)
 }
 
-// An Observer learns from what happens to requests.
+// An Observer learns from what happens to requests. It must not keep what it gets.
 type Observer interface {
-	FirstToken(o *FirstToken)
-	Done(o *Done)
+	FirstToken(o *kv.FirstToken)
+	Done(o *kv.Done)
 }
 
 // A Forgetter has state about targets.
@@ -112,7 +112,7 @@ type Request struct {
 	Branch string
 
 	// Tag is written by Placed: the policy's own name for the placement, which
-	// the scheduler hands back in FirstToken.Tag and Done.Tag. 0: it needs none.
+	// the scheduler hands back in kv.FirstToken and kv.Done. 0: it needs none.
 	Tag uint64
 }
 
@@ -137,7 +137,7 @@ type Candidate struct {
 	MaxBatch  int // tokens that the engine computes per step (max_num_batched_tokens); 0: unknown
 	Taint     float64
 
-	Engine Reported
+	Engine kv.Gauge // what the engine reports of itself; zero where it doesn't, or too long ago
 
 	// Written by Pick. Cost is infinite where a policy would not go at all.
 	Cost  float64           // lowest wins
@@ -148,49 +148,4 @@ type Candidate struct {
 	// Prefill is the predicted duration of this request's prefill there,
 	// waiting excluded: the ledger books it. 0 if the policy doesn't predict.
 	Prefill time.Duration
-}
-
-// Reported is what the engine says about itself.
-type Reported struct {
-	Fresh   bool    // false: absent or stale, so everything below is unknown and not 0
-	Waiting int     // requests in the engine's queue
-	Running int     // requests in the batch
-	KVUsage float64 // share of the GPU pool in use, 0 to 1
-}
-
-// A FirstToken says when a request got its first token.
-type FirstToken struct {
-	Now      time.Time
-	Target   kv.Target
-	Prompt   int           // tokens
-	Cached   int           // of those, cached: as the engine reported, else as predicted
-	Latency  time.Duration // from dispatch to the first token, without the network's round trip if known
-	Alone    bool          // no other prefill was owed on the target at dispatch
-	Joined   int           // uncached tokens of requests dispatched there since: it may have computed them in the same steps
-	Decoding int           // requests that were decoding there at dispatch
-	Context  int           // their tokens
-	MaxBatch int           // the engine's tokens per step, 0 if unknown
-	Tag      uint64        // Request.Tag of the placement
-	Busy     time.Duration // how long the target has owed prefill without a pause
-	Spell    int           // requests dispatched there in that time
-	Left     int           // of those, still without a first token
-	Told     bool          // another router placed it, so these are the times of its news and not the engine's
-}
-
-// A Done says how a request ended.
-type Done struct {
-	Now       time.Time
-	Tag       uint64 // Request.Tag of the placement
-	Target    kv.Target
-	Failed    bool // no complete answer: don't learn from its length
-	Prompt    int  // tokens
-	Output    int  // tokens generated
-	Streaming time.Duration
-	Requests  float64 // mean number of requests decoding on the target meanwhile, this one included
-	Tokens    float64 // mean of their tokens
-	Prefills  int     // first tokens of others on the target meanwhile
-	// Stalled is how much prefill of others, as predicted, was computed on the
-	// target meanwhile: it has waited for that.
-	Stalled time.Duration
-	Told    bool // as FirstToken.Told
 }

@@ -85,7 +85,9 @@ func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
 			for i := range cands {
 				cands[i].Load = kv.Load{Requests: i % 5, Prefilling: i % 2, Prefill: i * 300, Prompt: i * 1000, DecodeBlocks: i * 60, NewBlocks: 40, Decode: i * 700}
 				cands[i].Overlap = kv.Overlap{GPU: int32(i%7) * 160, Host: int32(i%3) * 16}
-				cands[i].Engine = Reported{Fresh: i%4 != 0, Waiting: i % 3, Running: i, KVUsage: float64(i) / 16}
+				if cands[i].Engine = (kv.Gauge{}); i%4 != 0 {
+					cands[i].Engine = kv.Gauge{At: t0, Waiting: i % 3, Running: i, KVUsage: float64(i) / 16}
+				}
 			}
 			text := []byte(strings.Repeat("You are a helpful assistant. ", 60))
 			req := &Request{Now: t0, Tokens: 1000, Known: true, Bytes: len(text), Session: "s", SessionHash: 77, Hashes: make([]kv.Hash, 62), BlockSize: 16, Text: text}

@@ -3,6 +3,7 @@ package policy
 import (
 	"math"
 	"testing"
+	"time"
 
 	"kvasir/kv"
 )
@@ -87,7 +88,7 @@ func TestLLMD(t *testing.T) {
 	cands := fleet(3)
 	set := func(i, held, waiting int, kvUse float64) {
 		cands[i].Overlap.GPU = int32(held * 16)
-		cands[i].Engine = Reported{Fresh: true, Waiting: waiting, KVUsage: kvUse}
+		cands[i].Engine = kv.Gauge{At: t0, Waiting: waiting, KVUsage: kvUse}
 	}
 	set(0, 80, 4, .9)
 	set(1, 20, 0, .5)
@@ -112,7 +113,7 @@ func TestLLMD(t *testing.T) {
 		}
 	}
 	// Stale figures are unknown, not 0: the ledger stands in.
-	cands[2].Engine.Fresh = false
+	cands[2].Engine.At = time.Time{}
 	cands[2].Load = kv.Load{Prefilling: 7, DecodeBlocks: 5000}
 	must(t, named("llmd_precise"), lowestIndex).Pick(req, cands)
 	if cands[2].Terms[0] != 0 || math.Abs(cands[2].Terms[1]-1) > 1e-9 {
@@ -144,9 +145,9 @@ func TestWeighted(t *testing.T) {
 	cfg.Weighted = Weighted{Alpha: 1, Beta: 500, Gamma: 10000}
 	cands := fleet(3)
 	cands[0].Overlap.GPU = 2000
-	cands[0].Engine = Reported{Fresh: true, Waiting: 3, KVUsage: .5}
+	cands[0].Engine = kv.Gauge{At: t0, Waiting: 3, KVUsage: .5}
 	cands[1].Overlap.GPU = 4000
-	cands[1].Engine = Reported{Fresh: true, KVUsage: .95}
+	cands[1].Engine = kv.Gauge{At: t0, KVUsage: .95}
 	cands[2].Load = kv.Load{Prefilling: 1, DecodeBlocks: 2000}
 	if got := must(t, cfg, lowestIndex).Pick(&Request{Tokens: 8000, Known: true}, cands); got != 0 {
 		t.Errorf("picked %d, want 0", got)

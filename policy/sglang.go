@@ -106,7 +106,7 @@ func (p *sglang) imbalanced(cands []Candidate) bool {
 	for i := range cands {
 		c := &cands[i]
 		lo, hi = min(lo, c.Load.Requests), max(hi, c.Load.Requests)
-		if c.Engine.Fresh { // what isn't known never trips it
+		if c.Engine.Known() { // what isn't known never trips it
 			kvLo, kvHi = min(kvLo, c.Engine.KVUsage), max(kvHi, c.Engine.KVUsage)
 		}
 	}

@@ -171,7 +171,7 @@ func (p *steer) look(req *Request, cands []Candidate, i int) {
 	}
 }
 
-func (p *steer) Done(o *Done) {
+func (p *steer) Done(o *kv.Done) {
 	p.marginal.Done(o)
 	p.returns.ended(o.Now, o.Tag)
 }

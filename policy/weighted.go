@@ -83,7 +83,7 @@ func (p *weighted) Placed(req *Request, cands []Candidate, i int) {
 // queueOf returns the requests waiting on c: as the engine says, plus none, or
 // those that the ledger has without a first token.
 func queueOf(c *Candidate) int {
-	if c.Engine.Fresh {
+	if c.Engine.Known() {
 		return c.Engine.Waiting
 	}
 	return c.Load.Prefilling
@@ -92,7 +92,7 @@ func queueOf(c *Candidate) int {
 // usageOf returns the share of the GPU pool in use: as the engine says, or the
 // ledger's blocks over the pool; 0 if neither is known.
 func usageOf(c *Candidate) float64 {
-	if c.Engine.Fresh {
+	if c.Engine.Known() {
 		return min(max(c.Engine.KVUsage, 0), 1)
 	}
 	if c.Blocks <= 0 {

@@ -15,7 +15,6 @@ import (
 	"kvasir/kv"
 	"kvasir/policy"
 	"kvasir/proxy"
-	"kvasir/sched"
 )
 
 // A follower ties one configured engine to its row in the fleet's table.
@@ -127,8 +126,8 @@ func (f *follower) info(i engine.Info) {
 		}
 	})
 	for rank, g := range i.Ranks {
-		if t := f.target(rank); g.Known && t != kv.NoTarget {
-			f.r.sched.SetGauge(t, sched.Gauge{Running: g.Running, Waiting: g.Waiting, KVUsage: g.Usage, At: i.At})
+		if t := f.target(rank); g.Known() && t != kv.NoTarget {
+			f.r.sched.SetGauge(t, g.Gauge)
 		}
 	}
 	if f.r.library != nil {

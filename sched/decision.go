@@ -7,7 +7,6 @@ import (
 	"kvasir/fleet"
 	"kvasir/kv"
 	"kvasir/ledger"
-	"kvasir/policy"
 )
 
 // An Outcome says how a request ended.
@@ -41,7 +40,7 @@ type Decision struct {
 	Tokens  int            // of the prompt; 0 if unknown
 	Overlap kv.Overlap     // predicted, on Target
 
-	told                bool // Request.Only
+	fromPeer            bool // Request.Only
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
 	booking             ledger.ID    // in the ledger
@@ -62,7 +61,7 @@ func (d *Decision) Cached() int { return d.Overlap.Held() }
 func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *fleet.Snapshot, now time.Time) []kv.Hash {
 	c := &sc.cands[pick]
 	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
-	d.blockSize, d.maxBatch, d.told = c.BlockSize, c.MaxBatch, r.Only != nil
+	d.blockSize, d.maxBatch, d.fromPeer = c.BlockSize, c.MaxBatch, r.Only != nil
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
 	hashes := chainFor(&r.Prompt, c.BlockSize)
@@ -100,17 +99,14 @@ func (d *Decision) FirstToken(now time.Time) {
 	}
 	s := d.s
 	s.mu.Lock()
-	f, ok := s.ledger.FirstToken(d.booking, now)
-	if ok && s.observer != nil && d.Tokens > 0 {
-		cached := f.Prompt - f.Uncached
+	var ok bool
+	f := &s.first
+	if *f, ok = s.ledger.FirstToken(d.booking, now); ok && s.observer != nil && d.Tokens > 0 {
 		if d.served.Load() {
-			cached = d.cached
+			f.Cached = d.cached
 		}
-		s.observer.FirstToken(&policy.FirstToken{
-			Now: now, Target: d.Target, Prompt: f.Prompt, Cached: cached, Latency: f.Latency,
-			Alone: f.Alone, Joined: f.Joined, Decoding: f.Decoding, Context: f.DecodeTokens, MaxBatch: d.maxBatch, Tag: d.tag, Told: d.told,
-			Busy: f.Busy, Spell: f.Spell, Left: f.Left,
-		})
+		f.MaxBatch, f.Tag, f.FromPeer = d.maxBatch, d.tag, d.fromPeer
+		s.observer.FirstToken(f)
 	}
 	s.mu.Unlock()
 	s.receipts.edit(d.id, func(r *Receipt) { r.FirstToken = now.Sub(d.at) })
@@ -154,12 +150,11 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	}
 	s := d.s
 	s.mu.Lock()
-	f, ok := s.ledger.Done(d.booking, now)
-	if ok && s.observer != nil {
-		s.observer.Done(&policy.Done{
-			Now: now, Target: d.Target, Failed: outcome != Completed, Prompt: f.Prompt, Output: f.Output,
-			Streaming: f.Streaming, Requests: f.Requests, Tokens: f.Tokens, Prefills: f.Prefills, Stalled: f.Stalled, Tag: d.tag, Told: d.told,
-		})
+	var ok bool
+	f := &s.last
+	if *f, ok = s.ledger.Done(d.booking, now); ok && s.observer != nil {
+		f.Tag, f.Failed, f.FromPeer = d.tag, outcome != Completed, d.fromPeer
+		s.observer.Done(f)
 	}
 	hashes, all := d.hashes, d.hashes
 	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {

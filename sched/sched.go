@@ -90,7 +90,9 @@ type Scheduler struct {
 	shedder   policy.Shedder   // the same value where it may refuse, else nil
 	forgetter policy.Forgetter // the same value where it knows targets, else nil
 	predicted predictions      //
-	expired   []ledger.ID      // scratch of Tick
+	expired   []ledger.ID      // scratch of Tick,
+	first     kv.FirstToken    // of Decision.FirstToken
+	last      kv.Done          // and of Decision.Done
 
 	lastID   atomic.Uint64
 	states   states

@@ -409,12 +409,12 @@ func TestUnconfirmed(t *testing.T) {
 // A watcher is a policy that keeps what it is told to learn from.
 type watcher struct {
 	policy.Policy
-	first []policy.FirstToken
-	done  []policy.Done
+	first []kv.FirstToken
+	done  []kv.Done
 }
 
-func (w *watcher) FirstToken(o *policy.FirstToken) { w.first = append(w.first, *o) }
-func (w *watcher) Done(o *policy.Done)             { w.done = append(w.done, *o) }
+func (w *watcher) FirstToken(o *kv.FirstToken) { w.first = append(w.first, *o) }
+func (w *watcher) Done(o *kv.Done)             { w.done = append(w.done, *o) }
 
 // The ledger's word that others came behind a request reaches the policy.
 func TestJoinedIsPassedOn(t *testing.T) {
@@ -433,7 +433,7 @@ func TestJoinedIsPassedOn(t *testing.T) {
 
 // What another router has placed is booked here, but the time at which we hear of
 // its first token is no time of the engine's.
-func TestToldIsMarked(t *testing.T) {
+func TestNewsOfPeersIsMarked(t *testing.T) {
 	h := newHouse(t, 2, "least_load")
 	w := &watcher{Policy: h.policy}
 	h.observer = w
@@ -449,10 +449,10 @@ func TestToldIsMarked(t *testing.T) {
 		d.Progress(10, t0.Add(2*time.Second))
 		d.Done(t0.Add(3*time.Second), Completed)
 	}
-	if len(w.first) != 2 || w.first[0].Told || !w.first[1].Told {
-		t.Errorf("first tokens: %+v, want the second one as told", w.first)
+	if len(w.first) != 2 || w.first[0].FromPeer || !w.first[1].FromPeer {
+		t.Errorf("first tokens: %+v, want the second one as a peer's", w.first)
 	}
-	if len(w.done) != 2 || w.done[0].Told || !w.done[1].Told {
-		t.Errorf("ends: %+v, want the second one as told", w.done)
+	if len(w.done) != 2 || w.done[0].FromPeer || !w.done[1].FromPeer {
+		t.Errorf("ends: %+v, want the second one as a peer's", w.done)
 	}
 }

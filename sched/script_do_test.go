@@ -55,7 +55,7 @@ var commands = map[string]func(*script){
 		s.fail("trust %q", s.word(1))
 	},
 	"gauge": func(s *script) {
-		s.SetGauge(s.target(0), sched.Gauge{Running: s.num("running", 0), Waiting: s.num("waiting", 0), KVUsage: s.float("kv"), At: s.now})
+		s.SetGauge(s.target(0), kv.Gauge{Running: s.num("running", 0), Waiting: s.num("waiting", 0), KVUsage: s.float("kv"), At: s.now})
 	},
 	"route": func(s *script) { s.route(s.request()) },
 	"peer": func(s *script) {

@@ -61,10 +61,10 @@ func (p *spy) Placed(r *policy.Request, cands []policy.Candidate, i int) {
 	}
 }
 
-func (p *spy) FirstToken(o *policy.FirstToken) { p.script.say("first token: %s", p.script.show(*o)) }
-func (p *spy) Done(o *policy.Done)             { p.script.say("end: %s", p.script.show(*o)) }
-func (p *spy) Forget(t kv.Target)              { p.script.say("policy forgets %s", p.script.names[t]) }
-func (p *spy) Terms() ([]string, string)       { return []string{"toll", "fare"}, "coins" }
+func (p *spy) FirstToken(o *kv.FirstToken) { p.script.say("first token: %s", p.script.show(*o)) }
+func (p *spy) Done(o *kv.Done)             { p.script.say("end: %s", p.script.show(*o)) }
+func (p *spy) Forget(t kv.Target)          { p.script.say("policy forgets %s", p.script.names[t]) }
+func (p *spy) Terms() ([]string, string)   { return []string{"toll", "fare"}, "coins" }
 
 func (p *spy) AppendState(dst []byte) []byte { return append(dst, "I know "+p.branch...) }
 

@@ -10,15 +10,8 @@ import (
 	"kvasir/policy"
 )
 
-// A Gauge is what an engine reports of itself. A value is unknown until the
-// engine has told it, and again when it is older than GaugeLife.
-type Gauge struct {
-	Running, Waiting int     // requests
-	KVUsage          float64 // 0 to 1
-	At               time.Time
-}
-
-// GaugeLife is how long an engine's report of itself is taken as fresh.
+// GaugeLife is how long an engine's report of itself is believed; older ones are
+// unknown to the policy.
 const GaugeLife = 15 * time.Second
 
 // A TargetState is everything known of one target beside index and ledger.
@@ -27,7 +20,7 @@ type TargetState struct {
 	Reason string // of the trust
 	Since  time.Time
 
-	Gauge Gauge
+	Gauge kv.Gauge // the engine's latest report of itself, however old; zero: none
 
 	Picked    uint64 // decisions
 	Failed    uint64 // that ended Failed
@@ -99,8 +92,8 @@ func (s *states) fill(cands []policy.Candidate, now time.Time) {
 		c := &cands[i]
 		x := &s.by[c.Target]
 		c.Trust, c.Held = x.Trust, x.held
-		if g := &x.Gauge; !g.At.IsZero() && now.Sub(g.At) <= GaugeLife {
-			c.Engine = policy.Reported{Fresh: true, Running: g.Running, Waiting: g.Waiting, KVUsage: g.KVUsage}
+		if x.Gauge.Known() && now.Sub(x.Gauge.At) <= GaugeLife {
+			c.Engine = x.Gauge
 		}
 	}
 }
@@ -181,7 +174,7 @@ func (s *Scheduler) SetTrust(t kv.Target, trust kv.Trust, reason string, now tim
 }
 
 // SetGauge keeps what t's engine reports of itself.
-func (s *Scheduler) SetGauge(t kv.Target, g Gauge) {
+func (s *Scheduler) SetGauge(t kv.Target, g kv.Gauge) {
 	s.states.mu.Lock()
 	s.states.by[t].Gauge = g
 	s.states.mu.Unlock()

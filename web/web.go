@@ -108,21 +108,13 @@ type Rank struct {
 	Prefill      int `json:"prefill_tokens"` // owed
 	DecodeBlocks int `json:"decode_blocks"`
 
-	Engine *Gauge `json:"engine,omitempty"` // what the engine reports of itself
+	Engine *kv.Gauge `json:"engine,omitempty"` // what the engine reports of itself
 
 	Decisions uint64 `json:"decisions"`
 	Failed    uint64 `json:"failed"`
 	Drift     Drift  `json:"drift"`
 
 	Events any `json:"events,omitempty"`
-}
-
-// A Gauge is an engine's report of itself.
-type Gauge struct {
-	Running int       `json:"running"`
-	Waiting int       `json:"waiting"`
-	KVUsage float64   `json:"kv_usage"`
-	At      time.Time `json:"at"`
 }
 
 // A Drift compares predictions with what engines reported, in prompt tokens.
@@ -168,8 +160,8 @@ func (p *Parts) rank(t kv.Target) Rank {
 		Decisions: st.Picked, Failed: st.Failed,
 		Drift: Drift{st.Compared, st.Predicted, st.Cached, st.Over, st.Under, st.Phantoms, st.Confirmed, st.Unconfirmed},
 	}
-	if g := st.Gauge; !g.At.IsZero() {
-		x.Engine = &Gauge{g.Running, g.Waiting, g.KVUsage, g.At}
+	if st.Gauge.Known() {
+		x.Engine = &st.Gauge
 	}
 	x.HeldBlocks = map[string]int64{}
 	for tier, n := range p.Blocks(t) {

@@ -101,7 +101,7 @@ func (s *stage) route(session string) *sched.Decision {
 
 func TestFleet(t *testing.T) {
 	s := newStage(t)
-	s.sched.SetGauge(0, sched.Gauge{Running: 3, Waiting: 1, KVUsage: 0.5, At: s.now})
+	s.sched.SetGauge(0, kv.Gauge{Running: 3, Waiting: 1, KVUsage: 0.5, At: s.now})
 	d := s.route("")
 	var f Fleet
 	if r := s.do("GET", "/v1/kvasir/fleet", &f); r.StatusCode != 200 {

@@ -103,7 +103,7 @@ func (g *gateways) gauges(now float64) {
 		if e == nil {
 			continue
 		}
-		s := sched.Gauge{Waiting: e.Waiting(), Running: e.Running(), KVUsage: e.Usage(), At: at(now)}
+		s := kv.Gauge{Waiting: e.Waiting(), Running: e.Running(), KVUsage: e.Usage(), At: at(now)}
 		for _, k := range g.all {
 			if k.targets[r] != kv.NoTarget {
 				k.sched.SetGauge(k.targets[r], s)
