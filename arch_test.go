@@ -19,13 +19,14 @@ import (
 // same or a lower floor; only shipped files are checked.
 var allowed = map[string][]string{
 	// vocabulary
-	"kv": {},
+	"kv":      {},
+	"setting": {}, // how a setting is declared
 
 	// the core: siblings don't know each other; sched joins them
 	"fleet":  {"kv"},
 	"index":  {"kv"},
 	"ledger": {"kv"},
-	"policy": {"kv"},
+	"policy": {"kv", "setting"},
 	"sched":  {"kv", "fleet", "index", "ledger", "policy"},
 
 	// the edge
@@ -33,16 +34,16 @@ var allowed = map[string][]string{
 	"engine":          {"kv", "zmtp", "engine/wire", "engine/seq"},
 	"engine/wire":     {"kv"},
 	"engine/seq":      {"kv"},
-	"token":           {"kv", "token/bpe", "token/chat"},
+	"token":           {"kv", "setting", "token/bpe", "token/chat"},
 	"token/files":     {},
 	"token/bpe":       {},
 	"token/bpe/fetch": {},
 	"token/jinja":     {},
 	"token/chat":      {"token/jinja", "token/bpe"},
-	"proxy":           {"kv", "sched", "token", "fleet"},
+	"proxy":           {"kv", "sched", "token", "fleet", "setting"},
 	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet"},
-	"config":          {"kv", "index", "policy", "proxy", "token", "token/files"},
+	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files"},
 	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},
 
 	// the laboratory: what is not the router. Nothing outside of lab and cmd
@@ -66,7 +67,7 @@ var allowed = map[string][]string{
 
 // core has the rooms that must be synchronous and deterministic, with all that is
 // inside of them.
-var core = []string{"kv", "fleet", "index", "ledger", "policy", "sched", "lab/mock"}
+var core = []string{"kv", "setting", "fleet", "index", "ledger", "policy", "sched", "lab/mock"}
 
 // forbiddenInCore says what the core may not import, and what to do instead.
 var forbiddenInCore = map[string]string{

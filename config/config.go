@@ -1,249 +1,210 @@
 // Package config reads one YAML file into the Config structs that the packages
-// own. It adds no behaviour: a field's meaning, default and range stand where
-// the field stands.
+// own. A setting's meaning, default and range stand once, where its field stands:
+// see package setting.
 package config
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
+	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
 	"kvasir/policy"
 	"kvasir/proxy"
+	"kvasir/setting"
 	"kvasir/token"
 	"kvasir/token/files"
 )
 
 // A Config is everything that `kvasir serve` can be told. Start from Defaults.
 type Config struct {
-	Listen  string   `yaml:"listen"`  // OpenAI-compatible traffic
-	Admin   string   `yaml:"admin"`   // metrics, fleet, receipts; "off" for none
-	Engines []Engine `yaml:"engines"` // the replicas
-	// EventsListen is where engines dial in whose events are "listen", as
-	// tcp://*:5557. vLLM dials where its endpoint has no wildcard.
-	EventsListen string `yaml:"events_listen"`
+	// Listen is where OpenAI-compatible traffic comes in.
+	Listen string `yaml:"listen" default:":8080" want:"HOST:PORT or :PORT"`
+	// Admin is where metrics, the fleet's page and receipts are served; "off" for nowhere.
+	Admin string `yaml:"admin" default:"127.0.0.1:8081" want:"HOST:PORT, :PORT or off"`
+	// Engines are the replicas.
+	Engines []Engine `yaml:"engines"`
+	// EventsListen is where engines dial in whose events are "listen". vLLM dials where
+	// its endpoint has no wildcard.
+	EventsListen string `yaml:"events_listen" want:"tcp://HOST:PORT (HOST may be *), ipc://PATH or nothing" example:"tcp://*:5557"`
 
+	// Policy picks the engine of each request.
 	Policy policy.Config `yaml:"policy"`
-	Tokens Tokens        `yaml:"tokens"`
-	Proxy  proxy.Config  `yaml:"proxy"`
+	// Tokens says how requests get their token ids.
+	Tokens Tokens `yaml:"tokens"`
+	// Proxy is the front door.
+	Proxy proxy.Config `yaml:"proxy"`
 
 	// Drain is how long open requests may take to end after SIGTERM.
-	Drain time.Duration `yaml:"drain"`
+	Drain time.Duration `yaml:"drain" default:"2m" range:"0s..24h"`
 	// Poll is how often each engine is asked for its health and models.
-	Poll time.Duration `yaml:"poll"`
-	// PollMetrics is how often each engine is asked for its own load figures. 0: every
-	// 100 ms where the policy decides by them (llmd_approx, llmd_precise, weighted, …),
-	// else every 5 s. They cost the engine a page of metrics each.
-	PollMetrics time.Duration `yaml:"poll_metrics"`
+	Poll time.Duration `yaml:"poll" default:"2s" range:"50ms..1h"`
+	// PollMetrics is how often each engine is asked for its own load figures, at the cost
+	// of a page of metrics each. Left to the policy it is every 100 ms where that decides
+	// by them (llmd_approx, llmd_precise, weighted), else every 5 s.
+	PollMetrics time.Duration `yaml:"poll_metrics" range:"10ms..1h" or:"0s: as the policy needs"`
 	// State is a file that keeps what the policy has learned over a restart; "" for none.
-	State string `yaml:"state"`
-	// IndexBytes bounds the memory of the index; 0 is its default, 4 GiB.
-	IndexBytes int64 `yaml:"index_bytes"`
+	State string `yaml:"state" example:"/var/lib/kvasir/policy.json"`
+	// IndexBytes bounds the memory of the index.
+	IndexBytes int64 `yaml:"index_bytes" default:"4Gi" range:"1Mi..1Ti" unit:"bytes"`
 	// IndexSnapshot is a file that keeps what the index believes over a restart; "" for
-	// none. It is written at shutdown, and every IndexSnapshotEvery (0: at shutdown
-	// only). What is read at start counts as "filling" until the engine's replay
-	// service, or its next batch, has shown that it is the same process and that
-	// nothing was missed; else it is forgotten. The file has the seed of the hashes:
-	// keep it private.
-	IndexSnapshot      string        `yaml:"index_snapshot"`
-	IndexSnapshotEvery time.Duration `yaml:"index_snapshot_every"`
+	// none. It is written at shutdown, and every IndexSnapshotEvery. What is read at start
+	// counts as "filling" until the engine's replay service, or its next batch, has shown
+	// that it is the same process and that nothing was missed; else it is forgotten. The
+	// file has the seed of the hashes: keep it private.
+	IndexSnapshot string `yaml:"index_snapshot" want:"a file that isn't the one of state" example:"/var/lib/kvasir/index"`
+	// IndexSnapshotEvery is how often IndexSnapshot is written.
+	IndexSnapshotEvery time.Duration `yaml:"index_snapshot_every" default:"5m" range:"1s..24h" or:"0s: at shutdown only"`
 	// Receipts is how many of the latest decisions are kept.
-	Receipts int `yaml:"receipts"`
+	Receipts int `yaml:"receipts" default:"2048" range:"0..1000000"`
+
+	// places says where keys stand in the file that was read.
+	places places
 }
 
 // Tokens says how requests get their token ids.
 type Tokens struct {
 	// Mode is auto (in process where the model's files are found, else by the
 	// engines), remote (by the engines only) or off (routing by load).
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"auto" oneof:"auto|remote|off"`
 	// Files says where models' tokenizer files may be looked for.
-	Files  files.Config       `yaml:"files"`
-	Local  token.LocalConfig  `yaml:"local"`
+	Files files.Config `yaml:"files"`
+	// Local says how tokens are made in process.
+	Local token.LocalConfig `yaml:"local"`
+	// Remote says how the engines are asked to tokenize.
 	Remote token.RemoteConfig `yaml:"remote"`
 	// Template is what engines' flags say about prompts.
 	Template Template `yaml:"template"`
 }
 
-// Template mirrors the engine's flags that change prompts. Zero is vLLM's default.
+// Template mirrors the engine's flags that change prompts. The defaults are vLLM's.
 type Template struct {
-	Format               string         `yaml:"content_format"` // --chat-template-content-format
-	Kwargs               map[string]any `yaml:"default_kwargs"` // --default-chat-template-kwargs
-	TrustRequest         bool           `yaml:"trust_request"`  // --trust-request-chat-template
-	ExcludeToolsWhenNone bool           `yaml:"exclude_tools_when_none"`
-	TokenizerMode        string         `yaml:"tokenizer_mode"`         // --tokenizer-mode
-	HarmonyRecipientLast bool           `yaml:"harmony_recipient_last"` // gpt-oss: engines with oss-harmony 0.0.10 or later
-	Zone                 string         `yaml:"zone"`                   // time zone of the engines, for prompts with a date; "" is ours
+	// Format is the engines' --chat-template-content-format.
+	Format string `yaml:"content_format" default:"auto" oneof:"auto|string|openai"`
+	// Kwargs are the engines' --default-chat-template-kwargs.
+	Kwargs map[string]any `yaml:"default_kwargs" example:"{enable_thinking: false}"`
+	// TrustRequest is the engines' --trust-request-chat-template.
+	TrustRequest bool `yaml:"trust_request"`
+	// ExcludeToolsWhenNone is the engines' --exclude-tools-when-tool-choice-none.
+	ExcludeToolsWhenNone bool `yaml:"exclude_tools_when_none"`
+	// TokenizerMode is the engines' --tokenizer-mode.
+	TokenizerMode string `yaml:"tokenizer_mode" example:"mistral"`
+	// HarmonyRecipientLast is for gpt-oss on engines with oss-harmony 0.0.10 or later.
+	HarmonyRecipientLast bool `yaml:"harmony_recipient_last"`
+	// Zone is the time zone of the engines, for prompts with a date; "" is ours.
+	Zone string `yaml:"zone" want:"a time zone such as Europe/Berlin" example:"Europe/Berlin"`
 }
 
-// An Engine is one replica. URL alone is enough for engines that tell where
-// their events are.
+// Check accepts what the tags can't say.
+func (t *Template) Check() error {
+	if _, err := time.LoadLocation(t.Zone); err != nil {
+		return &setting.Error{Key: "zone", Value: strconv.Quote(t.Zone), Want: "a time zone such as Europe/Berlin", Hint: err.Error()}
+	}
+	return nil
+}
+
+// An Engine is one replica. URL alone is enough for engines that tell where their
+// events are. Start from NewEngine.
 type Engine struct {
-	URL    string `yaml:"url"`    // http://HOST:PORT
-	Events string `yaml:"events"` // tcp://HOST:PORT of its KV events (rank 0; rank r at PORT+r), "off" for none, "listen" if the engine dials events_listen, "" to ask the engine
-	Replay string `yaml:"replay"` // tcp://HOST:PORT of the replay service (rank 0)
-	Ranks  int    `yaml:"ranks"`  // data-parallel ranks, 0 to ask the engine
+	// URL is the engine's address.
+	URL string `yaml:"url" want:"http://HOST:PORT" example:"http://10.0.0.1:8000"`
+	// Events is where its KV events are (rank 0; rank r at PORT+r): an endpoint, "off" for
+	// none, "listen" if the engine dials EventsListen, "" to ask the engine.
+	Events string `yaml:"events" want:"tcp://HOST:PORT, ipc://PATH, listen or off" example:"tcp://10.0.0.1:5557"`
+	// Replay is where its replay service is (rank 0). Give it only beside Events.
+	Replay string `yaml:"replay" want:"tcp://HOST:PORT or ipc://PATH" example:"tcp://10.0.0.1:6557"`
+	// Ranks is how many data-parallel ranks it has.
+	Ranks int `yaml:"ranks" range:"1..1024" or:"0: ask the engine"`
 
 	// Copies says what the engine's removals mean where a block has several copies:
-	// auto, refcount (each removal is one copy), last-copy or first-remove.
-	Copies string `yaml:"copies"`
-	// HostBlocks and DiskBlocks are the sizes per rank of lower tiers whose removals
-	// the engine does not report; 0 for none such.
-	HostBlocks int `yaml:"host_blocks"`
-	DiskBlocks int `yaml:"disk_blocks"`
+	// refcount (each removal is one copy), last-copy or first-remove.
+	Copies string `yaml:"copies" default:"auto" oneof:"auto|refcount|last-copy|first-remove"`
+	// HostBlocks is the size per rank of a host tier whose removals the engine does not
+	// report; 0 for none such.
+	HostBlocks int `yaml:"host_blocks" range:"0..1Gi" unit:"blocks"`
+	// DiskBlocks is likewise that of a disk tier.
+	DiskBlocks int `yaml:"disk_blocks" range:"0..1Gi" unit:"blocks"`
+}
+
+// NewEngine returns an engine of which only the address is known.
+func NewEngine(url string) Engine {
+	e := setting.Defaults[Engine]()
+	e.URL = url
+	return e
 }
 
 // Index returns how the index has to read the engine's events.
-func (e Engine) Index() (index.TargetConfig, error) {
-	var c index.TargetConfig
-	var err error
-	if e.Copies != "" {
-		c.Copies, err = index.ParseCopyMode(e.Copies)
-	}
+func (e Engine) Index() (c index.TargetConfig, err error) {
+	c.Copies, err = index.ParseCopyMode(e.Copies)
 	c.Tiers[kv.Host].Blocks, c.Tiers[kv.Disk].Blocks = e.HostBlocks, e.DiskBlocks
 	return c, err
 }
 
 // Defaults returns the configuration of a router that is told only its engines.
-func Defaults() Config {
-	return Config{
-		Listen:   ":8080",
-		Admin:    "127.0.0.1:8081",
-		Policy:   policy.Defaults(),
-		Tokens:   Tokens{Mode: "auto"},
-		Proxy:    proxy.Default(),
-		Drain:    2 * time.Minute,
-		Poll:     2 * time.Second,
-		Receipts: 2048,
+func Defaults() Config { return setting.Defaults[Config]() }
 
-		IndexSnapshotEvery: 5 * time.Minute,
+// Validate returns an error that names the first field that is out of range, its
+// value, what is accepted and, where a file has it, the line.
+func (c *Config) Validate() error {
+	err := setting.Check("", c)
+	if err == nil && len(c.Engines) == 0 {
+		err = ErrNoEngines
 	}
+	return c.places.locate(err)
 }
 
-// Load reads a file over Defaults. Unknown keys are errors; every error names
-// the file, and the line where there is one.
-func Load(path string) (Config, error) {
-	c := Defaults()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return c, fmt.Errorf("config: %w", err)
-	}
-	if err := Parse(b, &c); err != nil {
-		return c, fmt.Errorf("config %s: %w", path, err)
-	}
-	return c, nil
-}
+// ErrNoEngines says that no engine is configured; all else was accepted.
+var ErrNoEngines error = &setting.Error{Key: "engines", Value: "none given", Want: "at least one: --engine http://HOST:PORT"}
 
-// Parse reads YAML over what c has.
-func Parse(b []byte, c *Config) error {
-	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict(), yaml.DisallowUnknownField())
-	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return errors.New(strings.TrimSpace(yaml.FormatError(err, false, true)))
+// Check accepts what the tags can't say.
+func (c *Config) Check() error {
+	if err := checkListen("listen", c.Listen, "HOST:PORT or :PORT"); err != nil {
+		return err
+	}
+	if c.Admin != "off" {
+		if err := checkListen("admin", c.Admin, "HOST:PORT, :PORT or off"); err != nil {
+			return err
+		}
+	}
+	names := map[string]int{}
+	for i, e := range c.Engines {
+		_, name, _ := fleet.CleanURL(e.URL)
+		if j, twice := names[name]; twice {
+			return &setting.Error{Key: fmt.Sprintf("engines[%d].url", i), Value: strconv.Quote(e.URL), Want: fmt.Sprintf("another than engines[%d]", j)}
+		}
+		names[name] = i
+		if e.Events == "listen" && c.EventsListen == "" {
+			return &setting.Error{Key: fmt.Sprintf("engines[%d].events", i), Value: "listen", Want: "events_listen as well: where engines dial in, as tcp://*:5557"}
+		}
+	}
+	if c.EventsListen != "" && !isEndpoint(c.EventsListen) {
+		return &setting.Error{Key: "events_listen", Value: strconv.Quote(c.EventsListen), Want: "tcp://HOST:PORT (HOST may be *) or ipc://PATH"}
+	}
+	if c.IndexSnapshot != "" && path.Clean(c.IndexSnapshot) == path.Clean(c.State) {
+		return &setting.Error{Key: "index_snapshot", Value: strconv.Quote(c.IndexSnapshot), Want: "another file than state"}
 	}
 	return nil
 }
 
-// Validate names the first field that is out of range, its value, and what is
-// accepted.
-func (c *Config) Validate() error {
-	if err := checkListen("listen", c.Listen); err != nil {
-		return err
+// Check accepts what the tags can't say.
+func (e *Engine) Check() error {
+	if _, _, err := fleet.CleanURL(e.URL); err != nil {
+		value, want, _ := strings.Cut(err.Error(), ", want ")
+		return &setting.Error{Key: "url", Value: value, Want: want}
 	}
-	if c.Admin != "off" {
-		if err := checkListen("admin", c.Admin); err != nil {
-			return err
-		}
-	}
-	if len(c.Engines) == 0 {
-		return errors.New("engines: none given; name at least one: --engine http://HOST:PORT")
-	}
-	for i, e := range c.Engines {
-		if err := e.validate(); err != nil {
-			return fmt.Errorf("engines[%d]: %w", i, err)
-		}
-		if e.Events == "listen" && c.EventsListen == "" {
-			return fmt.Errorf("engines[%d]: events: listen, but events_listen is empty: say where engines dial in, as tcp://*:5557", i)
-		}
-	}
-	if c.EventsListen != "" && !isEndpoint(c.EventsListen) {
-		return fmt.Errorf("events_listen: %q, want tcp://HOST:PORT (HOST may be *) or ipc://PATH", c.EventsListen)
-	}
-	if c.Drain < 0 || c.Drain > 24*time.Hour {
-		return fmt.Errorf("drain: %v, want 0s to 24h", c.Drain)
-	}
-	if c.Poll < 50*time.Millisecond || c.Poll > time.Hour {
-		return fmt.Errorf("poll: %v, want 50ms to 1h", c.Poll)
-	}
-	if c.PollMetrics != 0 && (c.PollMetrics < 10*time.Millisecond || c.PollMetrics > time.Hour) {
-		return fmt.Errorf("poll_metrics: %v, want 0s (as the policy needs) or 10ms to 1h", c.PollMetrics)
-	}
-	if c.IndexBytes != 0 && c.IndexBytes < 1<<20 {
-		return fmt.Errorf("index_bytes: %d, want 0 (4 GiB) or at least 1048576", c.IndexBytes)
-	}
-	if c.IndexSnapshotEvery != 0 && (c.IndexSnapshotEvery < time.Second || c.IndexSnapshotEvery > 24*time.Hour) {
-		return fmt.Errorf("index_snapshot_every: %v, want 0s (at shutdown only) or 1s to 24h", c.IndexSnapshotEvery)
-	}
-	if c.IndexSnapshot != "" && c.IndexSnapshot == c.State {
-		return fmt.Errorf("index_snapshot: %q is the file of state already", c.IndexSnapshot)
-	}
-	if c.Receipts < 0 || c.Receipts > 1_000_000 {
-		return fmt.Errorf("receipts: %d, want 0 to 1000000", c.Receipts)
-	}
-	if err := c.Policy.Validate(); err != nil {
-		return err
-	}
-	if err := c.Tokens.validate(); err != nil {
-		return err
-	}
-	return c.Proxy.Validate()
-}
-
-func (t *Tokens) validate() error {
-	switch t.Mode {
-	case "auto", "remote", "off":
-	default:
-		return fmt.Errorf("tokens.mode: %q, want auto, remote or off", t.Mode)
-	}
-	switch t.Template.Format {
-	case "", "auto", "string", "openai":
-	default:
-		return fmt.Errorf("tokens.template.content_format: %q, want auto, string or openai", t.Template.Format)
-	}
-	if _, err := time.LoadLocation(t.Template.Zone); err != nil {
-		return fmt.Errorf("tokens.template.zone: %q: %w", t.Template.Zone, err)
-	}
-	if err := t.Local.Validate(); err != nil {
-		return err
-	}
-	return t.Remote.Validate()
-}
-
-func (e Engine) validate() error {
 	if e.Events != "" && e.Events != "off" && e.Events != "listen" && !isEndpoint(e.Events) {
-		return fmt.Errorf("events: %q, want tcp://HOST:PORT, ipc://PATH, listen or off", e.Events)
+		return &setting.Error{Key: "events", Value: strconv.Quote(e.Events), Want: "tcp://HOST:PORT, ipc://PATH, listen or off"}
 	}
 	if e.Replay != "" && !isEndpoint(e.Replay) {
-		return fmt.Errorf("replay: %q, want tcp://HOST:PORT or ipc://PATH", e.Replay)
+		return &setting.Error{Key: "replay", Value: strconv.Quote(e.Replay), Want: "tcp://HOST:PORT or ipc://PATH"}
 	}
 	if e.Replay != "" && (e.Events == "" || e.Events == "off") {
-		return fmt.Errorf("replay: %q, but events is %q: give both, or neither to ask the engine", e.Replay, e.Events)
-	}
-	if _, err := e.Index(); err != nil {
-		return fmt.Errorf("copies: %q, want auto, refcount, last-copy or first-remove", e.Copies)
-	}
-	if e.HostBlocks < 0 || e.DiskBlocks < 0 || e.HostBlocks > 1<<30 || e.DiskBlocks > 1<<30 {
-		return fmt.Errorf("host_blocks and disk_blocks: %d and %d, want 0 to %d", e.HostBlocks, e.DiskBlocks, 1<<30)
-	}
-	if e.Ranks < 0 || e.Ranks > 1024 {
-		return fmt.Errorf("ranks: %d, want 0 (ask the engine) to 1024", e.Ranks)
+		return &setting.Error{Key: "replay", Value: strconv.Quote(e.Replay), Want: "an endpoint in events as well, or neither to ask the engine"}
 	}
 	return nil
 }
@@ -252,9 +213,9 @@ func isEndpoint(s string) bool {
 	return strings.HasPrefix(s, "tcp://") && len(s) > len("tcp://") || strings.HasPrefix(s, "ipc://") && len(s) > len("ipc://")
 }
 
-func checkListen(field, addr string) error {
+func checkListen(key, addr, want string) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return fmt.Errorf("%s: %q, want HOST:PORT or :PORT", field, addr)
+		return &setting.Error{Key: key, Value: strconv.Quote(addr), Want: want}
 	}
 	return nil
 }
@@ -263,11 +224,11 @@ func checkListen(field, addr string) error {
 // pairs behind commas (events, replay, ranks).
 func ParseEngine(s string) (Engine, error) {
 	parts := strings.Split(s, ",")
-	e := Engine{URL: parts[0]}
+	e := NewEngine(parts[0])
 	for _, p := range parts[1:] {
 		k, v, ok := strings.Cut(p, "=")
 		if !ok {
-			return e, fmt.Errorf("--engine %q: %q, want key=value (events, replay, ranks)", s, p)
+			return e, fmt.Errorf("--engine: %q, want key=value (events, replay, ranks)", p)
 		}
 		switch k {
 		case "events":
@@ -275,12 +236,14 @@ func ParseEngine(s string) (Engine, error) {
 		case "replay":
 			e.Replay = v
 		case "ranks":
-			if _, err := fmt.Sscanf(v, "%d", &e.Ranks); err != nil {
-				return e, fmt.Errorf("--engine %q: ranks %q, want a number", s, v)
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				return e, fmt.Errorf("--engine: ranks %q, want a number", v)
 			}
+			e.Ranks = n
 		default:
-			return e, fmt.Errorf("--engine %q: unknown key %q, want events, replay or ranks", s, k)
+			return e, fmt.Errorf("--engine: unknown key %q, want events, replay or ranks", k)
 		}
 	}
-	return e, e.validate()
+	return e, setting.Check("--engine ", &e)
 }

@@ -159,9 +159,9 @@ func (t *Table) Snapshot() *Snapshot {
 // returns it. rawURL is http or https with a host; a path is kept, so that
 // engines behind a path prefix work. ErrDuplicate if its address is there already.
 func (t *Table) Add(rawURL string, now time.Time) (*Replica, error) {
-	base, name, err := cleanURL(rawURL)
+	base, name, err := CleanURL(rawURL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("engine %w", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,17 +191,24 @@ func identity(s string) uint64 {
 	return max(h^h>>29, 1)
 }
 
-// cleanURL normalises what a person wrote as an engine's address.
-func cleanURL(raw string) (base, name string, err error) {
+// CleanURL normalises what a person wrote as an engine's address: base to be dialled,
+// and the replica's name. Its errors never show a password.
+func CleanURL(raw string) (base, name string, err error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
-		return "", "", fmt.Errorf("engine %q: not a URL (%v); want http://HOST:PORT", raw, err)
+		var why *url.Error // its own text has the whole address
+		if errors.As(err, &why) {
+			err = why.Err
+		}
+		return "", "", fmt.Errorf("no URL (%v), want http://HOST:PORT", err)
 	}
+	shown := raw[strings.LastIndex(raw, "@")+1:] // without user and password
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return "", "", fmt.Errorf("engine %q: want http://HOST:PORT or https://HOST:PORT", raw)
+		return "", "", fmt.Errorf("%q, want http://HOST:PORT or https://HOST:PORT", shown)
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", "", fmt.Errorf("engine %q: user, query and fragment have no place in an engine's address", raw)
+		u.User, u.RawQuery, u.Fragment = nil, "", ""
+		return "", "", fmt.Errorf("%q with a user, query or fragment, want http://HOST:PORT alone", u)
 	}
 	host := strings.ToLower(u.Host)
 	if u.Port() == "" {

@@ -2,12 +2,10 @@ package policy
 
 // PureAffinity configures `pure_affinity`.
 type PureAffinity struct {
-	Predicted bool   `yaml:"predicted"` // count dispatched blocks as held
-	Ties      string `yaml:"ties"`      // "lowest" index, or least "load", then random
-}
-
-func (c *PureAffinity) validate() error {
-	return checkName("policy.pure_affinity.ties", c.Ties, []string{"lowest", "load"})
+	// Predicted counts dispatched blocks as held.
+	Predicted bool `yaml:"predicted"`
+	// Ties go to the lowest index, or to the least load and then at random.
+	Ties string `yaml:"ties" default:"load" oneof:"lowest|load"`
 }
 
 // pureAffinity goes to the longest match, whatever the load. It is here to be

@@ -4,27 +4,16 @@ import "kvasir/kv"
 
 // CHWBL configures `chwbl`.
 type CHWBL struct {
-	VirtualNodes int     `yaml:"virtual_nodes"` // per target, on the ring
-	LoadFactor   float64 `yaml:"load_factor"`   // bound on a target's requests, in means
-	Floor        int     `yaml:"floor"`         // the bound is never below this
-	Key          string  `yaml:"key"`           // "session", or "prefix": the first block
-	Fallback     string  `yaml:"fallback"`      // without a key
-}
-
-func (c *CHWBL) validate() error {
-	if err := checkInt("policy.chwbl.virtual_nodes", c.VirtualNodes, 1, 1000); err != nil {
-		return err
-	}
-	if err := checkRange("policy.chwbl.load_factor", c.LoadFactor, 1, 100); err != nil {
-		return err
-	}
-	if err := checkInt("policy.chwbl.floor", c.Floor, 1, 1<<20); err != nil {
-		return err
-	}
-	if err := checkName("policy.chwbl.key", c.Key, []string{"session", "prefix"}); err != nil {
-		return err
-	}
-	return checkName("policy.chwbl.fallback", c.Fallback, plain)
+	// VirtualNodes is how many places each target has on the ring.
+	VirtualNodes int `yaml:"virtual_nodes" default:"100" range:"1..1000"`
+	// LoadFactor bounds the requests in flight of a target, in means.
+	LoadFactor float64 `yaml:"load_factor" default:"1.25" range:"1..100"`
+	// Floor: the bound is never below this.
+	Floor int `yaml:"floor" default:"2" range:"1..1Mi" unit:"requests"`
+	// Key is what is hashed: the session key, or the first block of the prompt.
+	Key string `yaml:"key" default:"session" oneof:"session|prefix"`
+	// Fallback is the policy for requests without a key.
+	Fallback string `yaml:"fallback" default:"least_load" oneof:"least_load|random|round_robin"`
 }
 
 // chwbl is consistent hashing with bounded loads: clockwise from the key's hash,

@@ -8,24 +8,16 @@ import (
 
 // Dwell configures the minimum stay of a session on a target.
 type Dwell struct {
-	Enabled bool          `yaml:"enabled"`
-	For     time.Duration `yaml:"for"`      // how long after a placement it holds
-	Gain    float64       `yaml:"gain"`     // a move must be cheaper by this share of the cost,
-	Step    float64       `yaml:"step"`     // and by this many seconds, where costs are seconds
-	MaxWait time.Duration `yaml:"max_wait"` // no session stays where it would wait longer
-}
-
-func (c *Dwell) validate() error {
-	if err := checkDuration("policy.dwell.for", c.For, 0, time.Hour); err != nil {
-		return err
-	}
-	if err := checkRange("policy.dwell.gain", c.Gain, 0, 1); err != nil {
-		return err
-	}
-	if err := checkRange("policy.dwell.step", c.Step, 0, 60); err != nil {
-		return err
-	}
-	return checkDuration("policy.dwell.max_wait", c.MaxWait, 0, time.Hour)
+	// Enabled keeps a session where it is, unless a move is worth it.
+	Enabled bool `yaml:"enabled"`
+	// For is how long after a placement it holds.
+	For time.Duration `yaml:"for" default:"10s" range:"0s..1h"`
+	// Gain: a move must be cheaper by this share of the cost,
+	Gain float64 `yaml:"gain" default:"0.1" range:"0..1"`
+	// Step: and by this much, where costs are seconds.
+	Step float64 `yaml:"step" default:"0.01" range:"0..60" unit:"s"`
+	// MaxWait: no session stays where it would wait longer.
+	MaxWait time.Duration `yaml:"max_wait" default:"2s" range:"0s..1h"`
 }
 
 // dwell keeps a session where it was placed last unless there is a reason to

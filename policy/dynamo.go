@@ -1,76 +1,58 @@
 package policy
 
 import (
-	"fmt"
 	"math"
+
+	"kvasir/setting"
 )
 
 // Dynamo configures `dynamo`: the cost of NVIDIA Dynamo's KV router, with its
 // options' names, defaults and ranges (ai-dynamo/dynamo, lib/kv-router,
 // scheduling/config.rs).
 type Dynamo struct {
-	// Preset is "", "load-aware" (nothing is known of caches) or "agentic"
-	// (long shared contexts; tuned for blocks of 16 tokens). It overrides the
-	// fields that it sets.
-	Preset string `yaml:"preset"`
+	// Preset overrides the keys that it sets: "load-aware" (nothing is known of caches) or
+	// "agentic" (long shared contexts; tuned for blocks of 16 tokens).
+	Preset string `yaml:"preset" oneof:"|load-aware|agentic"`
 
-	OverlapCredit float64  `yaml:"overlap_score_credit"`           // blocks saved per block held on GPU
-	CreditDecay   float64  `yaml:"overlap_score_credit_decay"`     // how fast the credit fades with the excess of owed prefill
-	PrefillScale  float64  `yaml:"prefill_load_scale"`             // cost per block to prefill
-	RequestWeight float64  `yaml:"decode_active_request_weight"`   // cost per request in flight, in blocks
-	HostWeight    float64  `yaml:"host_cache_hit_weight"`          // credit per block on host beyond GPU
-	DiskWeight    float64  `yaml:"disk_cache_hit_weight"`          // credit per block on disk beyond host
-	SharedWeight  float64  `yaml:"shared_cache_multiplier"`        // credit per block in a shared cache beyond GPU
-	Temperature   float64  `yaml:"router_temperature"`             // 0: the lowest cost; else softmax
-	UseEvents     bool     `yaml:"use_kv_events"`                  //
-	Predicted     bool     `yaml:"predict_on_route"`               // count dispatched blocks as held (router_predicted_ttl_secs)
-	ActiveBlocks  bool     `yaml:"router_track_active_blocks"`     //
-	OutputBlocks  bool     `yaml:"router_track_output_blocks"`     //
-	AssumeReuse   bool     `yaml:"router_assume_kv_reuse"`         //
-	PrefillTokens bool     `yaml:"router_track_prefill_tokens"`    //
-	DecodeStage   bool     `yaml:"decode_stage"`                   // the targets only decode (disaggregated serving)
-	OverlapWeight *float64 `yaml:"overlap_score_weight,omitempty"` // deprecated; see Effective
+	// OverlapCredit is the blocks saved per block held on GPU.
+	OverlapCredit float64 `yaml:"overlap_score_credit" default:"1" range:"0.."`
+	// CreditDecay is how fast the credit fades with the excess of owed prefill.
+	CreditDecay float64 `yaml:"overlap_score_credit_decay" range:"0.."`
+	// PrefillScale is the cost per block to prefill.
+	PrefillScale float64 `yaml:"prefill_load_scale" default:"1" range:"0.."`
+	// RequestWeight is the cost per request in flight, in blocks.
+	RequestWeight float64 `yaml:"decode_active_request_weight" range:"0.."`
+	// HostWeight is the credit per block on host beyond GPU.
+	HostWeight float64 `yaml:"host_cache_hit_weight" default:"0.75" range:"0..1"`
+	// DiskWeight is the credit per block on disk beyond host.
+	DiskWeight float64 `yaml:"disk_cache_hit_weight" default:"0.25" range:"0..1"`
+	// SharedWeight is the credit per block in a shared cache beyond GPU.
+	SharedWeight float64 `yaml:"shared_cache_multiplier" range:"0..1"`
+	// Temperature 0 takes the lowest cost; above, softmax draws.
+	Temperature float64 `yaml:"router_temperature" range:"0.."`
+	// UseEvents counts what the engines announce.
+	UseEvents bool `yaml:"use_kv_events" default:"true"`
+	// Predicted counts dispatched blocks as held (router_predicted_ttl_secs).
+	Predicted bool `yaml:"predict_on_route"`
+	// ActiveBlocks counts the blocks of the requests in flight.
+	ActiveBlocks bool `yaml:"router_track_active_blocks" default:"true"`
+	// OutputBlocks counts those of their answers too. It needs ActiveBlocks.
+	OutputBlocks bool `yaml:"router_track_output_blocks"`
+	// AssumeReuse counts a block once that several requests share.
+	AssumeReuse bool `yaml:"router_assume_kv_reuse" default:"true"`
+	// PrefillTokens counts the prefill that a target owes already.
+	PrefillTokens bool `yaml:"router_track_prefill_tokens" default:"true"`
+	// DecodeStage says that the targets only decode (disaggregated serving).
+	DecodeStage bool `yaml:"decode_stage"`
+	// OverlapWeight is deprecated. Above 0 it replaces PrefillScale; 0 sets that and the
+	// credit to 0.
+	OverlapWeight *float64 `yaml:"overlap_score_weight,omitempty" range:"0.." example:"2"`
 }
 
-func defaultDynamo() Dynamo {
-	return Dynamo{
-		OverlapCredit: 1, PrefillScale: 1, HostWeight: .75, DiskWeight: .25,
-		UseEvents: true, ActiveBlocks: true, AssumeReuse: true, PrefillTokens: true,
-	}
-}
-
-func (d *Dynamo) validate() error {
-	if d.Preset != "" {
-		if err := checkName("policy.dynamo.preset", d.Preset, []string{"load-aware", "agentic"}); err != nil {
-			return err
-		}
-	}
-	inf := math.Inf(1)
-	for _, f := range []struct {
-		name   string
-		v      float64
-		lo, hi float64
-	}{
-		{"overlap_score_credit", d.OverlapCredit, 0, inf},
-		{"overlap_score_credit_decay", d.CreditDecay, 0, inf},
-		{"prefill_load_scale", d.PrefillScale, 0, inf},
-		{"decode_active_request_weight", d.RequestWeight, 0, inf},
-		{"host_cache_hit_weight", d.HostWeight, 0, 1},
-		{"disk_cache_hit_weight", d.DiskWeight, 0, 1},
-		{"shared_cache_multiplier", d.SharedWeight, 0, 1},
-		{"router_temperature", d.Temperature, 0, inf},
-	} {
-		if err := checkRange("policy.dynamo."+f.name, f.v, f.lo, f.hi); err != nil {
-			return err
-		}
-	}
-	if d.OverlapWeight != nil {
-		if err := checkRange("policy.dynamo.overlap_score_weight", *d.OverlapWeight, 0, inf); err != nil {
-			return err
-		}
-	}
+// Check accepts what fits together.
+func (d *Dynamo) Check() error {
 	if d.OutputBlocks && !d.ActiveBlocks {
-		return fmt.Errorf("policy.dynamo.router_track_output_blocks is true: needs router_track_active_blocks")
+		return &setting.Error{Key: "router_track_output_blocks", Value: "true", Want: "router_track_active_blocks as well"}
 	}
 	return nil
 }
@@ -130,10 +112,10 @@ type DynamoOverride struct {
 
 // Validate accepts what the configuration accepts.
 func (o *DynamoOverride) Validate() error {
-	d := defaultDynamo()
+	d := setting.Defaults[Dynamo]()
 	d.apply(o)
 	d.OverlapWeight = o.OverlapWeight
-	return d.validate()
+	return setting.Check("policy.dynamo.", &d)
 }
 
 func (d *Dynamo) apply(o *DynamoOverride) {

@@ -13,7 +13,7 @@ import (
 func ptr[T any](v T) *T { return &v }
 
 func dynamoWith(edit func(*Dynamo), intn func(int) int) *dynamo {
-	d := defaultDynamo()
+	d := Defaults().Dynamo
 	if edit != nil {
 		edit(&d)
 	}
@@ -159,13 +159,13 @@ func TestDynamoDeprecatedWeight(t *testing.T) {
 		{"load-aware keeps the scale", func(d *Dynamo) { d.Preset = "load-aware"; d.OverlapWeight = ptr(3.0) }, 0, 3},
 		{"agentic clears it", func(d *Dynamo) { d.Preset = "agentic"; d.OverlapWeight = ptr(0.0) }, 2, 4},
 	} {
-		d := defaultDynamo()
+		d := Defaults().Dynamo
 		c.edit(&d)
 		if e := d.Effective(); e.OverlapCredit != c.credit || e.PrefillScale != c.scale || e.OverlapWeight != nil {
 			t.Errorf("%s: credit %v, scale %v", c.name, e.OverlapCredit, e.PrefillScale)
 		}
 	}
-	d := defaultDynamo()
+	d := Defaults().Dynamo
 	d.OverlapWeight = ptr(0.0)
 	if n := d.Effective().needs(); n.Events {
 		t.Error("weight 0 needs events")

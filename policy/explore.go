@@ -2,16 +2,12 @@ package policy
 
 // Explore configures exploration around any policy.
 type Explore struct {
-	Enabled bool    `yaml:"enabled"`
-	Share   float64 `yaml:"share"`     // of requests that are placed elsewhere
-	Extra   float64 `yaml:"max_extra"` // cost in seconds that it may be worse by; ignored for policies with another unit
-}
-
-func (c *Explore) validate() error {
-	if err := checkRange("policy.explore.share", c.Share, 0, .5); err != nil {
-		return err
-	}
-	return checkRange("policy.explore.max_extra", c.Extra, 0, 3600)
+	// Enabled places a few requests elsewhere, to learn.
+	Enabled bool `yaml:"enabled"`
+	// Share of requests that are placed elsewhere.
+	Share float64 `yaml:"share" default:"0.01" range:"0..0.5"`
+	// Extra is the cost that it may be worse by; ignored for policies with another unit.
+	Extra float64 `yaml:"max_extra" default:"2" range:"0..3600" unit:"s"`
 }
 
 // explore places a small share of requests on a target that isn't the best, to

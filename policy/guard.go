@@ -2,22 +2,14 @@ package policy
 
 // Guard configures the hard switch around any policy.
 type Guard struct {
+	// Enabled sends requests to the least loaded target while loads are imbalanced.
 	Enabled bool `yaml:"enabled"`
-	// By is "tokens" (owed prefill and prompts in flight) or "requests". A few
-	// long contexts fill a target at a small count of requests.
-	By  string  `yaml:"by"`
-	Abs int     `yaml:"abs"` // imbalanced: the most loaded exceeds the least by more than this,
-	Rel float64 `yaml:"rel"` // and is more than this many times as loaded
-}
-
-func (c *Guard) validate() error {
-	if err := checkName("policy.guard.by", c.By, []string{"requests", "tokens"}); err != nil {
-		return err
-	}
-	if err := checkInt("policy.guard.abs", c.Abs, 0, 1<<40); err != nil {
-		return err
-	}
-	return checkRange("policy.guard.rel", c.Rel, 1, 1e6)
+	// By is what is counted as load: requests, or prompt tokens in flight.
+	By string `yaml:"by" default:"tokens" oneof:"requests|tokens"`
+	// Abs: imbalanced is when the most loaded exceeds the least by more than this,
+	Abs int `yaml:"abs" default:"100000" range:"0..1Ti"`
+	// Rel: and is more than this many times as loaded.
+	Rel float64 `yaml:"rel" default:"2" range:"1..1e6"`
 }
 
 // guard goes to the least loaded target while loads are out of balance, and leaves

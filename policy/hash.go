@@ -36,10 +36,9 @@ func highestScore(key uint64, cands []Candidate) int {
 
 // HRW configures `hrw`.
 type HRW struct {
-	Fallback string `yaml:"fallback"` // policy for requests without a session key
+	// Fallback is the policy for requests without a session key.
+	Fallback string `yaml:"fallback" default:"least_load" oneof:"least_load|random|round_robin"`
 }
-
-func (c *HRW) validate() error { return checkName("policy.hrw.fallback", c.Fallback, plain) }
 
 // hrw keeps a session on one target by rendezvous hashing. Without a key it
 // leaves the choice to another.
@@ -65,26 +64,13 @@ func (p *hrw) Forget(t kv.Target) { forget(p.none, t) }
 
 // PrefixHash configures `prefix_hash`.
 type PrefixHash struct {
-	// Tokens is how long a prefix is hashed, rounded down to whole blocks but
-	// at least one.
-	Tokens int `yaml:"tokens"`
-	// LoadFactor bounds the requests in flight of a target to this many times
-	// the mean; 0: no bound, and every request with the same beginning goes to
-	// the same target.
-	LoadFactor float64 `yaml:"load_factor"`
-	Fallback   string  `yaml:"fallback"` // without tokens
-}
-
-func (c *PrefixHash) validate() error {
-	if err := checkInt("policy.prefix_hash.tokens", c.Tokens, 1, 1<<20); err != nil {
-		return err
-	}
-	if c.LoadFactor != 0 {
-		if err := checkRange("policy.prefix_hash.load_factor", c.LoadFactor, 1, 100); err != nil {
-			return err
-		}
-	}
-	return checkName("policy.prefix_hash.fallback", c.Fallback, plain)
+	// Tokens is how long a prefix is hashed, rounded down to whole blocks but at least one.
+	Tokens int `yaml:"tokens" default:"256" range:"1..1Mi" unit:"tokens"`
+	// LoadFactor bounds the requests in flight of a target, in means. Without a bound every
+	// request with the same beginning goes to the same target.
+	LoadFactor float64 `yaml:"load_factor" default:"1.25" range:"1..100" or:"0: no bound"`
+	// Fallback is the policy for requests without tokens.
+	Fallback string `yaml:"fallback" default:"least_load" oneof:"least_load|random|round_robin"`
 }
 
 // prefixHash sends equal beginnings to the same target: rendezvous hashing of the

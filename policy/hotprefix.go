@@ -9,20 +9,15 @@ import (
 
 // HotPrefix configures the replication of hot prefixes.
 type HotPrefix struct {
-	Enabled  bool          `yaml:"enabled"`
-	HalfLife time.Duration `yaml:"half_life"` // of the popularity
-	Hot      float64       `yaml:"hot"`       // a prefix is hot if its requests are more than this many fair shares
-	Fill     float64       `yaml:"fill"`      // and should be on enough targets that each has this many fair shares of them
-}
-
-func (c *HotPrefix) validate() error {
-	if err := checkDuration("policy.hot_prefix.half_life", c.HalfLife, time.Second, 24*time.Hour); err != nil {
-		return err
-	}
-	if err := checkRange("policy.hot_prefix.hot", c.Hot, .1, 1000); err != nil {
-		return err
-	}
-	return checkRange("policy.hot_prefix.fill", c.Fill, .1, 1000)
+	// Enabled brings hot prefixes to several targets. `auto` has it on.
+	Enabled bool `yaml:"enabled"`
+	// HalfLife is that of the popularity.
+	HalfLife time.Duration `yaml:"half_life" default:"1m" range:"1s..24h"`
+	// Hot: a prefix is hot if its requests are more than this many fair shares of a target.
+	Hot float64 `yaml:"hot" default:"1.25" range:"0.1..1000"`
+	// Fill: a hot prefix should be on enough targets that each has this many fair shares of
+	// its requests.
+	Fill float64 `yaml:"fill" default:"0.8" range:"0.1..1000"`
 }
 
 // hotPrefix brings the hottest prefixes to several targets. Popularity is counted

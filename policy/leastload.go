@@ -2,13 +2,9 @@ package policy
 
 // LeastLoad configures `least_load`.
 type LeastLoad struct {
-	// By is "requests" (in flight) or "tokens" (prompt tokens in flight plus
+	// By is what is counted: requests in flight, or tokens (prompt tokens in flight plus
 	// those still to be computed: once as memory, once as work).
-	By string `yaml:"by"`
-}
-
-func (c *LeastLoad) validate() error {
-	return checkName("policy.least_load.by", c.By, []string{"requests", "tokens"})
+	By string `yaml:"by" default:"requests" oneof:"requests|tokens"`
 }
 
 // leastLoad picks the target that owes least, by the router's own ledger. Ties

@@ -3,35 +3,20 @@ package policy
 // LLMD configures `llmd_precise` and `llmd_approx`: the weights of the shipped
 // profile, which differ only in where the prefix data come from.
 type LLMD struct {
-	Queue  float64 `yaml:"queue"`
-	KV     float64 `yaml:"kv_cache_utilization"`
-	Prefix float64 `yaml:"prefix_cache"`
-	// The prefix score is w*min(1, tokens/scale)^2 + (1-w)*share matched.
-	LengthWeight float64 `yaml:"match_length_weight"`
-	LengthScale  int     `yaml:"match_length_scale_tokens"`
-	HostWeight   float64 `yaml:"cpu_weight"` // of a block on host, against one on GPU
-	// Speculative lets llmd_precise count predicted blocks (speculativeIndexing).
+	// Queue is the weight of the queue's score.
+	Queue float64 `yaml:"queue" default:"2" range:"0..1e6"`
+	// KV is the weight of the score of free KV cache.
+	KV float64 `yaml:"kv_cache_utilization" default:"2" range:"0..1e6"`
+	// Prefix is the weight of the prefix score.
+	Prefix float64 `yaml:"prefix_cache" default:"3" range:"0..1e6"`
+	// LengthWeight is w in the prefix score: w*min(1, tokens/scale)^2 + (1-w)*share matched.
+	LengthWeight float64 `yaml:"match_length_weight" range:"0..1"`
+	// LengthScale is the scale in the prefix score.
+	LengthScale int `yaml:"match_length_scale_tokens" default:"8192" range:"1..1Gi" unit:"tokens"`
+	// HostWeight is the worth of a block on host, against one on GPU.
+	HostWeight float64 `yaml:"cpu_weight" default:"0.8" range:"0..1"`
+	// Speculative lets llmd_precise count predicted blocks.
 	Speculative bool `yaml:"speculative_indexing"`
-}
-
-func defaultLLMD() LLMD {
-	return LLMD{Queue: 2, KV: 2, Prefix: 3, LengthScale: 8192, HostWeight: .8}
-}
-
-func (c *LLMD) validate() error {
-	for _, f := range []struct {
-		name string
-		v    float64
-		hi   float64
-	}{
-		{"queue", c.Queue, 1e6}, {"kv_cache_utilization", c.KV, 1e6}, {"prefix_cache", c.Prefix, 1e6},
-		{"match_length_weight", c.LengthWeight, 1}, {"cpu_weight", c.HostWeight, 1},
-	} {
-		if err := checkRange("policy.llmd."+f.name, f.v, 0, f.hi); err != nil {
-			return err
-		}
-	}
-	return checkInt("policy.llmd.match_length_scale_tokens", c.LengthScale, 1, 1<<30)
 }
 
 // llmd adds up scores between 0 and 1 and takes the highest sum, ties at random

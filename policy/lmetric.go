@@ -2,10 +2,10 @@ package policy
 
 // LMetric configures `lmetric`.
 type LMetric struct {
-	// Backlog counts the prefill that the target owes already beside this
-	// request's own, as the paper is read by most; without it the score is
-	// that of SMG's branch.
-	Backlog   bool `yaml:"backlog"`
+	// Backlog counts the prefill that the target owes already beside this request's own, as
+	// the paper is read by most; without it the score is that of SMG's branch.
+	Backlog bool `yaml:"backlog" default:"true"`
+	// Predicted counts dispatched blocks as held.
 	Predicted bool `yaml:"predicted"`
 }
 

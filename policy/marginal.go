@@ -8,79 +8,37 @@ import (
 
 // Marginal configures `marginal`.
 type Marginal struct {
-	Kappa float64 `yaml:"kappa"` // price of a second of prefill to those who come later; above 0.5..2 only with delta and omega
-	Delta float64 `yaml:"delta"` // weight of how much slower this request decodes among the others
-	Omega float64 `yaml:"omega"` // weight of how much slower it makes the others decode
-	// DecodeTop is what delta and omega rise to where first tokens are a small part of
-	// what requests take, as in rollouts, and sigma with them; not above them: all are
-	// constant.
-	DecodeTop float64 `yaml:"decode_top"`
-
-	Sigma float64 `yaml:"sigma"` // price of a second of prefill to each request in flight
+	// Kappa is the price of a second of prefill to those who come later. Above .5 to 2 only
+	// together with Delta and Omega.
+	Kappa float64 `yaml:"kappa" default:"1" range:"0..100"`
+	// Delta is the weight of how much slower this request decodes among the others.
+	Delta float64 `yaml:"delta" default:"0.3" range:"0..100"`
+	// Omega is the weight of how much slower it makes the others decode.
+	Omega float64 `yaml:"omega" default:"0.3" range:"0..100"`
+	// DecodeTop is what Delta and Omega rise to where first tokens are a small part of what
+	// requests take, as in rollouts, and Sigma with them; not above them: all are constant.
+	DecodeTop float64 `yaml:"decode_top" default:"1" range:"0..100"`
+	// Sigma is the price of a second of prefill to each request in flight.
+	Sigma float64 `yaml:"sigma" range:"0..100"`
 	// Evict is the price of writing tokens into a full cache, for what they push out, in
 	// parts of the prefill of as many; into one half full, half as much.
-	Evict float64 `yaml:"evict"`
-	// Memory is the price of a second of waiting for KV memory: below 1, as a move
-	// costs others the blocks that it pushes out (docs/notes/0006). 0: as if there
-	// were always room, as in the published formula.
-	Memory float64 `yaml:"memory"`
-
-	HostWeight float64 `yaml:"host_cache_hit_weight"` // worth of a token held on host, against one on GPU
-	DiskWeight float64 `yaml:"disk_cache_hit_weight"`
-
-	Output int `yaml:"expected_output"` // tokens, before the first answer has ended
-	Budget int `yaml:"step_tokens"`     // tokens per engine step, where the engine doesn't say
-
-	// Coefficients are where learning starts, or what is used without it. All
-	// zero: nothing is known.
-	Coefficients Coefficients `yaml:"coefficients"`
-	Learn        bool         `yaml:"learn"`
-}
-
-func defaultMarginal() Marginal {
-	return Marginal{Kappa: 1, Delta: .3, Omega: .3, DecodeTop: 1, Memory: .3, Evict: .25, HostWeight: .75, DiskWeight: .25, Output: 200, Budget: 8192, Learn: true}
-}
-
-func (m *Marginal) validate() error {
-	for _, f := range []struct {
-		name string
-		v    float64
-		hi   float64
-	}{
-		{"kappa", m.Kappa, 100}, {"delta", m.Delta, 100}, {"omega", m.Omega, 100}, {"decode_top", m.DecodeTop, 100}, {"sigma", m.Sigma, 100}, {"evict", m.Evict, 100}, {"memory", m.Memory, 100},
-		{"host_cache_hit_weight", m.HostWeight, 1}, {"disk_cache_hit_weight", m.DiskWeight, 1},
-	} {
-		if err := checkRange("policy.marginal."+f.name, f.v, 0, f.hi); err != nil {
-			return err
-		}
-	}
-	if err := checkInt("policy.marginal.expected_output", m.Output, 1, 1<<20); err != nil {
-		return err
-	}
-	if err := checkInt("policy.marginal.step_tokens", m.Budget, 1, 1<<24); err != nil {
-		return err
-	}
-	return m.Coefficients.validate("policy.marginal.coefficients.")
-}
-
-// validate accepts none at all, or a full set within what hardware can be.
-func (c *Coefficients) validate(field string) error {
-	if *c == (Coefficients{}) {
-		return nil
-	}
-	for _, f := range []struct {
-		name   string
-		v      float64
-		lo, hi float64
-	}{
-		{"prefill_token", c.PrefillToken, 1e-9, 1}, {"attention", c.Attention, 1e-15, 1e-3}, {"step", c.Step, 1e-9, 10},
-		{"decode_step", c.DecodeStep, 1e-9, 10}, {"decode_request", c.DecodeRequest, 1e-12, 1}, {"decode_token", c.DecodeToken, 1e-15, 1e-3},
-	} {
-		if err := checkRange(field+f.name, f.v, f.lo, f.hi); err != nil {
-			return err
-		}
-	}
-	return nil
+	Evict float64 `yaml:"evict" default:"0.25" range:"0..100"`
+	// Memory is the price of a second of waiting for KV memory: below 1, as a move costs
+	// others the blocks that it pushes out (docs/notes/0006). 0: as if there were always
+	// room, as in the published formula.
+	Memory float64 `yaml:"memory" default:"0.3" range:"0..100"`
+	// HostWeight is the worth of a token held on host, against one on GPU.
+	HostWeight float64 `yaml:"host_cache_hit_weight" default:"0.75" range:"0..1"`
+	// DiskWeight is the worth of a token held on disk, against one on GPU.
+	DiskWeight float64 `yaml:"disk_cache_hit_weight" default:"0.25" range:"0..1"`
+	// Output is how long an answer is expected to be, before the first one has ended.
+	Output int `yaml:"expected_output" default:"200" range:"1..1Mi" unit:"tokens"`
+	// Budget is how much an engine computes in a step, where the engine doesn't say.
+	Budget int `yaml:"step_tokens" default:"8192" range:"1..16Mi" unit:"tokens"`
+	// Coefficients are where learning starts, or what is used without it. Give all or none.
+	Coefficients Coefficients `yaml:"coefficients" optional:"true"`
+	// Learn fits the coefficients of each target to its first tokens and answers.
+	Learn bool `yaml:"learn" default:"true"`
 }
 
 // marginal prices each target in the seconds that the request adds to the world

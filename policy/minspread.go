@@ -8,20 +8,15 @@ import (
 
 // MinSpread configures the floor under each target's share of cold requests.
 type MinSpread struct {
-	Enabled bool          `yaml:"enabled"`
-	Floor   float64       `yaml:"floor"`  // share of an equal share; .6 keeps serial agents from piling up on one target of two
-	Window  time.Duration `yaml:"window"` //
-	Cold    int           `yaml:"cold"`   // a request is cold if no target holds this many of its tokens
-}
-
-func (c *MinSpread) validate() error {
-	if err := checkRange("policy.min_spread.floor", c.Floor, 0, 1); err != nil {
-		return err
-	}
-	if err := checkDuration("policy.min_spread.window", c.Window, time.Second, time.Hour); err != nil {
-		return err
-	}
-	return checkInt("policy.min_spread.cold", c.Cold, 1, 1<<30)
+	// Enabled gives each target a floor of the cold requests.
+	Enabled bool `yaml:"enabled"`
+	// Floor is the least share of a target, in equal shares; .6 keeps serial agents from
+	// piling up on one target of two.
+	Floor float64 `yaml:"floor" default:"0.6" range:"0..1"`
+	// Window is how far back cold requests are counted.
+	Window time.Duration `yaml:"window" default:"1m" range:"1s..1h"`
+	// Cold: a request is cold if no target holds this many of its tokens.
+	Cold int `yaml:"cold" default:"1024" range:"1..1Gi" unit:"tokens"`
 }
 
 // minSpread sees to it that no target stays idle for ever at low load, where a

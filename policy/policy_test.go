@@ -178,15 +178,19 @@ func TestValidate(t *testing.T) {
 		edit func(*Config)
 		want string
 	}{
-		{func(c *Config) { c.Name = "round-robbin" }, `policy.name is "round-robbin" (did you mean "round_robin"?): must be one of `},
-		{func(c *Config) { c.Name = "xyzzyplugh" }, `policy.name is "xyzzyplugh": must be one of `},
-		{func(c *Config) { c.Name = "" }, `policy.name is "": must be one of `},
-		{func(c *Config) { c.Dynamo.HostWeight = 1.5 }, "policy.dynamo.host_cache_hit_weight is 1.5: must be between 0 and 1"},
-		{func(c *Config) { c.Dynamo.Temperature = -1 }, "policy.dynamo.router_temperature is -1: must be a finite number of at least 0"},
+		{func(c *Config) { c.Name = "round-robbin" }, `did you mean "round_robin"?`},
+		{func(c *Config) { c.Name = "xyzzyplugh" }, `policy.name: "xyzzyplugh", want auto, chwbl, `},
+		{func(c *Config) { c.Name = "" }, `policy.name: "", want auto, chwbl, `},
+		{func(c *Config) { c.Dynamo.HostWeight = 1.5 }, "policy.dynamo.host_cache_hit_weight: 1.5, want 0 to 1"},
+		{func(c *Config) { c.Dynamo.Temperature = -1 }, "policy.dynamo.router_temperature: -1, want at least 0"},
 		{func(c *Config) { c.Dynamo.Preset = "agentik" }, `did you mean "agentic"?`},
-		{func(c *Config) { c.Session.VirtualNodes = 0 }, "policy.session.virtual_nodes is 0: must be between 1 and 1000"},
-		{func(c *Config) { c.Session.Fallback = "dynamo" }, `policy.session.fallback is "dynamo"`},
-		{func(c *Config) { c.LeastLoad.By = "queue" }, `policy.least_load.by is "queue"`},
+		{func(c *Config) { c.Dynamo.Temperature = infinity }, "policy.dynamo.router_temperature: +Inf, want at least 0"},
+		{func(c *Config) { c.Dynamo.OutputBlocks, c.Dynamo.ActiveBlocks = true, false }, "policy.dynamo.router_track_output_blocks: true, want router_track_active_blocks as well"},
+		{func(c *Config) { c.Marginal.Coefficients.Step = 1 }, "policy.marginal.coefficients.prefill_token: 0, want 1e-09 to 1"},
+		{func(c *Config) { c.RayPrefix.EvictThreshold = 5 }, "policy.ray_prefix.eviction_target_chars: 360000, want at most eviction_threshold_chars, 5"},
+		{func(c *Config) { c.Session.VirtualNodes = 0 }, "policy.session.virtual_nodes: 0, want 1 to 1000"},
+		{func(c *Config) { c.Session.Fallback = "dynamo" }, `policy.session.fallback: "dynamo", want least_load, random or round_robin`},
+		{func(c *Config) { c.LeastLoad.By = "queue" }, `policy.least_load.by: "queue", want requests or tokens`},
 	} {
 		cfg := Defaults()
 		c.edit(&cfg)

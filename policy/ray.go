@@ -1,47 +1,40 @@
 package policy
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"kvasir/kv"
+	"kvasir/setting"
 )
 
 // RayPrefix configures `ray_prefix`.
 type RayPrefix struct {
-	// Imbalance is the difference between the longest and the shortest queue
-	// above which the match is ignored; -1: never (Ray's default since
-	// 2025-12, before that 10).
-	Imbalance      int           `yaml:"imbalanced_threshold"`
-	MatchRate      float64       `yaml:"match_rate_threshold"` // share of the prompt that must match
-	Evict          bool          `yaml:"do_eviction"`          // Ray's default is false, with which the tree grows for ever
-	EvictThreshold int           `yaml:"eviction_threshold_chars"`
-	EvictTarget    int           `yaml:"eviction_target_chars"`
-	EvictInterval  time.Duration `yaml:"eviction_interval"`
-	Match          string        `yaml:"match"` // "text": its own tree, and the index without text; "index"
+	// Imbalance is the difference between the longest and the shortest queue above which the
+	// match is ignored. Ray's default was 10 before 2025-12.
+	Imbalance int `yaml:"imbalanced_threshold" default:"-1" range:"0..1Gi" or:"-1: never" unit:"requests"`
+	// MatchRate is the share of the prompt that must match.
+	MatchRate float64 `yaml:"match_rate_threshold" default:"0.1" range:"0..1"`
+	// Evict keeps the tree small. Ray's default is false, with which it grows for ever.
+	Evict bool `yaml:"do_eviction" default:"true"`
+	// EvictThreshold is the size of the tree above which it is cut.
+	EvictThreshold int `yaml:"eviction_threshold_chars" default:"400000" range:"1..1Gi" unit:"bytes"`
+	// EvictTarget is what it is cut to; at most EvictThreshold.
+	EvictTarget int `yaml:"eviction_target_chars" default:"360000" range:"1..1Gi" unit:"bytes"`
+	// EvictInterval is how often the size is looked at.
+	EvictInterval time.Duration `yaml:"eviction_interval" default:"10s" range:"1ms..1h"`
+	// Match is "text": its own tree, and the index without text; or "index": what the index has.
+	Match string `yaml:"match" default:"text" oneof:"text|index"`
 }
 
-func defaultRayPrefix() RayPrefix {
-	return RayPrefix{Imbalance: -1, MatchRate: .1, Evict: true, EvictThreshold: 400000, EvictTarget: 360000, EvictInterval: 10 * time.Second, Match: "text"}
-}
-
-func (c *RayPrefix) validate() error {
-	if err := checkInt("policy.ray_prefix.imbalanced_threshold", c.Imbalance, -1, 1<<30); err != nil {
-		return err
+// Check accepts what fits together.
+func (c *RayPrefix) Check() error {
+	if c.EvictTarget > c.EvictThreshold {
+		return &setting.Error{Key: "eviction_target_chars", Value: strconv.Itoa(c.EvictTarget), Want: fmt.Sprintf("at most eviction_threshold_chars, %d", c.EvictThreshold)}
 	}
-	if err := checkRange("policy.ray_prefix.match_rate_threshold", c.MatchRate, 0, 1); err != nil {
-		return err
-	}
-	if err := checkInt("policy.ray_prefix.eviction_threshold_chars", c.EvictThreshold, 1, 1<<30); err != nil {
-		return err
-	}
-	if err := checkInt("policy.ray_prefix.eviction_target_chars", c.EvictTarget, 1, c.EvictThreshold); err != nil {
-		return err
-	}
-	if err := checkDuration("policy.ray_prefix.eviction_interval", c.EvictInterval, time.Millisecond, time.Hour); err != nil {
-		return err
-	}
-	return checkName("policy.ray_prefix.match", c.Match, []string{"text", "index"})
+	return nil
 }
 
 // rayPrefix is Ray Serve's PrefixCacheAffinityRouter (ray

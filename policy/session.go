@@ -4,19 +4,11 @@ import "kvasir/kv"
 
 // Session configures `session`.
 type Session struct {
-	VirtualNodes int    `yaml:"virtual_nodes"` // per target, on the ring
-	Fallback     string `yaml:"fallback"`      // policy for requests without a session key
+	// VirtualNodes is how many places each target has on the ring.
+	VirtualNodes int `yaml:"virtual_nodes" default:"100" range:"1..1000"`
+	// Fallback is the policy for requests without a session key.
+	Fallback string `yaml:"fallback" default:"least_load" oneof:"least_load|random|round_robin"`
 }
-
-func (c *Session) validate() error {
-	if err := checkInt("policy.session.virtual_nodes", c.VirtualNodes, 1, 1000); err != nil {
-		return err
-	}
-	return checkName("policy.session.fallback", c.Fallback, plain)
-}
-
-// plain are the policies that need nothing but the ledger: what others fall back to.
-var plain = []string{"least_load", "random", "round_robin"}
 
 // session keeps a session on one target by consistent hashing: the first virtual
 // node clockwise of the key's hash whose target is a candidate. A target that is

@@ -9,47 +9,27 @@ import (
 // SGLang configures `sglang_cache_aware`. The defaults are those of the router's
 // command line; its library has .5, 32, 1.1, 30 s and 10,000.
 type SGLang struct {
-	CacheThreshold float64       `yaml:"cache_threshold"`       // share of the prompt that must match
-	BalanceAbs     int           `yaml:"balance_abs_threshold"` // imbalanced: the most loaded has more requests than the least by this,
-	BalanceRel     float64       `yaml:"balance_rel_threshold"` // and more than this many times as many
-	BalanceUsage   float64       `yaml:"balance_token_usage_threshold"`
-	OverloadUsage  float64       `yaml:"overload_token_usage_threshold"`
-	EvictInterval  time.Duration `yaml:"eviction_interval"`
-	MaxTree        int           `yaml:"max_tree_size"` // bytes of text per target
-	// Match is "text": its own tree, and the index where there is no text;
-	// "index": the same rule with what the index has; "events": the rule for
-	// engines with cache events, which has no threshold.
-	Match      string `yaml:"match"`
-	RandomTies bool   `yaml:"random_ties"` // between equally loaded targets; else the one that was given fewer requests
-}
-
-func defaultSGLang() SGLang {
-	return SGLang{CacheThreshold: .3, BalanceAbs: 64, BalanceRel: 1.5, BalanceUsage: 1, OverloadUsage: 1, EvictInterval: 2 * time.Minute, MaxTree: 1 << 26, Match: "text"}
-}
-
-func (c *SGLang) validate() error {
-	for _, f := range []struct {
-		name   string
-		v      float64
-		lo, hi float64
-	}{
-		{"cache_threshold", c.CacheThreshold, 0, 1}, {"balance_rel_threshold", c.BalanceRel, 1, 1e6},
-		{"balance_token_usage_threshold", c.BalanceUsage, 0, 1}, {"overload_token_usage_threshold", c.OverloadUsage, 0, 1},
-	} {
-		if err := checkRange("policy.sglang_cache_aware."+f.name, f.v, f.lo, f.hi); err != nil {
-			return err
-		}
-	}
-	if err := checkInt("policy.sglang_cache_aware.balance_abs_threshold", c.BalanceAbs, 0, 1<<30); err != nil {
-		return err
-	}
-	if err := checkInt("policy.sglang_cache_aware.max_tree_size", c.MaxTree, 1, 1<<40); err != nil {
-		return err
-	}
-	if err := checkDuration("policy.sglang_cache_aware.eviction_interval", c.EvictInterval, time.Millisecond, time.Hour); err != nil {
-		return err
-	}
-	return checkName("policy.sglang_cache_aware.match", c.Match, []string{"text", "index", "events"})
+	// CacheThreshold is the share of the prompt that must match.
+	CacheThreshold float64 `yaml:"cache_threshold" default:"0.3" range:"0..1"`
+	// BalanceAbs: imbalanced is when the most loaded has more requests than the least by this,
+	BalanceAbs int `yaml:"balance_abs_threshold" default:"64" range:"0..1Gi" unit:"requests"`
+	// BalanceRel: and more than this many times as many.
+	BalanceRel float64 `yaml:"balance_rel_threshold" default:"1.5" range:"1..1e6"`
+	// BalanceUsage: imbalanced too if the KV use of two targets differs by more than this share.
+	BalanceUsage float64 `yaml:"balance_token_usage_threshold" default:"1" range:"0..1"`
+	// OverloadUsage: imbalanced too if the KV use of a target is above this share.
+	OverloadUsage float64 `yaml:"overload_token_usage_threshold" default:"1" range:"0..1"`
+	// EvictInterval is how often the tree is cut back to MaxTree.
+	EvictInterval time.Duration `yaml:"eviction_interval" default:"2m" range:"1ms..1h"`
+	// MaxTree is how much text the tree keeps for a target.
+	MaxTree int `yaml:"max_tree_size" default:"64Mi" range:"1..1Ti" unit:"bytes"`
+	// Match is "text": its own tree, and the index where there is no text; "index": the same
+	// rule with what the index has; "events": the rule for engines with cache events, which
+	// has no threshold.
+	Match string `yaml:"match" default:"text" oneof:"text|index|events"`
+	// RandomTies draws between equally loaded targets; else the one that was given fewer
+	// requests.
+	RandomTies bool `yaml:"random_ties"`
 }
 
 // sglang is the hard switch of SGLang's router (sgl-model-gateway

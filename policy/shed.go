@@ -7,28 +7,19 @@ import (
 
 // Shed configures what is refused.
 type Shed struct {
-	Enabled  bool          `yaml:"enabled"`
-	Deadline time.Duration `yaml:"deadline"` // to the first token, for requests that name none; 0: none
-	// Rate is prefill tokens per second of one target, for policies that don't
-	// predict times; 0: their requests are never late.
-	Rate float64 `yaml:"prefill_rate"`
-	// Requests of a priority below 0 are refused when every target has a queue
-	// or a KV use of at least these.
-	Queue   int     `yaml:"queue"`
-	KVUsage float64 `yaml:"kv_usage"`
-}
-
-func (c *Shed) validate() error {
-	if err := checkDuration("policy.shed.deadline", c.Deadline, 0, 24*time.Hour); err != nil {
-		return err
-	}
-	if err := checkRange("policy.shed.prefill_rate", c.Rate, 0, 1e9); err != nil {
-		return err
-	}
-	if err := checkInt("policy.shed.queue", c.Queue, 1, 1<<30); err != nil {
-		return err
-	}
-	return checkRange("policy.shed.kv_usage", c.KVUsage, .01, 1)
+	// Enabled refuses requests that no target could serve in time.
+	Enabled bool `yaml:"enabled"`
+	// Deadline is how long the first token may take, for requests that name no deadline
+	// themselves. 0s: as long as it takes.
+	Deadline time.Duration `yaml:"deadline" range:"0s..24h"`
+	// Rate is the prefill of one target, for policies that don't predict times. 0: their
+	// requests are never late.
+	Rate float64 `yaml:"prefill_rate" range:"0..1e9" unit:"tokens/s"`
+	// Queue: requests of a priority below 0 are refused when every target has a queue of at
+	// least this, or a KV use of KVUsage.
+	Queue int `yaml:"queue" default:"5" range:"1..1Gi" unit:"requests"`
+	// KVUsage: see Queue. A share of the KV cache.
+	KVUsage float64 `yaml:"kv_usage" default:"0.8" range:"0.01..1"`
 }
 
 // shed refuses a request that no target could serve in time, before it makes

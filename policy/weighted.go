@@ -2,24 +2,13 @@ package policy
 
 // Weighted configures `weighted`.
 type Weighted struct {
-	Alpha float64 `yaml:"alpha"` // points per token held
-	// Beta is points per request in the queue; 0: the mean of uncached tokens
-	// of recent requests, so that a queued request outweighs an average prefill.
-	Beta float64 `yaml:"beta"`
-	// Gamma is points for a full KV cache, growing from 0 at 80 %; 0: the
-	// tokens of the whole pool.
-	Gamma float64 `yaml:"gamma"`
-}
-
-func (c *Weighted) validate() error {
-	const most = 1e12
-	if err := checkRange("policy.weighted.alpha", c.Alpha, 0, most); err != nil {
-		return err
-	}
-	if err := checkRange("policy.weighted.beta", c.Beta, 0, most); err != nil {
-		return err
-	}
-	return checkRange("policy.weighted.gamma", c.Gamma, 0, most)
+	// Alpha is the points per token held.
+	Alpha float64 `yaml:"alpha" default:"1" range:"0..1e12"`
+	// Beta is the points per request in the queue. Without it a queued request outweighs
+	// an average prefill.
+	Beta float64 `yaml:"beta" range:"0..1e12" or:"0: the mean of uncached tokens of recent requests"`
+	// Gamma is the points for a full KV cache, growing from 0 at 80 %.
+	Gamma float64 `yaml:"gamma" range:"0..1e12" or:"0: the tokens of the whole pool"`
 }
 
 // weighted is the textbook score: alpha * tokens held - beta * queue - gamma *

@@ -1,59 +1,62 @@
 package proxy
 
 import (
-	"fmt"
+	"strconv"
 	"time"
+
+	"kvasir/setting"
 )
 
-// Config says how a Proxy behaves. Start from Default: the zero Config is not valid.
+// Config says how a Proxy behaves. Start from Defaults: the zero Config is not valid.
 type Config struct {
 	// MaxBody bounds a request's body, in bytes. More is answered 413.
-	MaxBody int64 `yaml:"max_body"`
+	MaxBody int64 `yaml:"max_body" default:"32Mi" range:"1..1Gi" unit:"bytes"`
 
 	// Body bounds the time in which a request's body must have come.
-	Body time.Duration `yaml:"body"`
+	Body time.Duration `yaml:"body" default:"2m" range:"10ms..1h"`
 	// Dial bounds the connecting to an engine.
-	Dial time.Duration `yaml:"dial"`
+	Dial time.Duration `yaml:"dial" default:"2s" range:"1ms..1m"`
 	// FirstToken bounds the wait of a streaming request, from its dispatch to the
 	// first content. An engine may queue a request for minutes.
-	FirstToken time.Duration `yaml:"first_token"`
+	FirstToken time.Duration `yaml:"first_token" default:"10m" range:"10ms..24h"`
 	// Answer bounds the wait of any other request, from its dispatch to the first
 	// byte of the answer's body: the whole of the generation.
-	Answer time.Duration `yaml:"answer"`
+	Answer time.Duration `yaml:"answer" default:"30m" range:"10ms..24h"`
 	// Idle bounds the silence after the first content, between two reads from the
 	// engine, and how long a client may refuse to take what there is. vLLM, on
 	// SIGTERM, neither sends more nor closes.
-	Idle time.Duration `yaml:"idle"`
+	Idle time.Duration `yaml:"idle" default:"2m" range:"10ms..24h"`
 	// IdleConn is how long an unused connection to an engine is kept. uvicorn
 	// closes its side after 5 s, so it must be less.
-	IdleConn time.Duration `yaml:"idle_conn"`
+	IdleConn time.Duration `yaml:"idle_conn" default:"4s" range:"1ms..1h"`
 
-	// HoldFor and HoldBytes bound how much of an answer is held back while
-	// another engine may still take the request: until the first content, but
-	// no longer than HoldFor after the engine's headers, no more than HoldBytes.
-	HoldFor   time.Duration `yaml:"hold_for"`
-	HoldBytes int           `yaml:"hold_bytes"`
+	// HoldFor bounds how long an answer is held back while another engine may still take
+	// the request: until the first content, but no longer than this after the engine's
+	// headers.
+	HoldFor time.Duration `yaml:"hold_for" default:"10s" range:"0s..1h"`
+	// HoldBytes bounds how much of an answer is held back, see HoldFor.
+	HoldBytes int `yaml:"hold_bytes" default:"256Ki" range:"0..16Mi" unit:"bytes"`
 
 	// Attempts is how many engines may be tried for one request, the first included.
-	Attempts int `yaml:"attempts"`
+	Attempts int `yaml:"attempts" default:"3" range:"1..16"`
 	// RetryFor is how long after its arrival a request may still be given to
 	// another engine.
-	RetryFor time.Duration `yaml:"retry_for"`
+	RetryFor time.Duration `yaml:"retry_for" default:"10m" range:"0s..24h"`
 	// Retry429 gives a request that an engine answers 429 to another one, if
 	// there is any; else the engine's answer is passed on.
-	Retry429 bool `yaml:"retry_429"`
+	Retry429 bool `yaml:"retry_429" default:"true"`
 	// RetryAfter is what clients are told with a 503 of ours.
-	RetryAfter time.Duration `yaml:"retry_after"`
+	RetryAfter time.Duration `yaml:"retry_after" default:"1s" range:"1s..1h"`
 
 	// Tokens bounds the wait for a request's token ids. What comes later is
 	// not waited for: the request is routed by load.
-	Tokens time.Duration `yaml:"tokens"`
+	Tokens time.Duration `yaml:"tokens" default:"500ms" range:"1ms..1m"`
 
 	// Explain adds x-kvasir-replica, x-kvasir-cached-tokens and
 	// x-kvasir-decision-us to answers.
-	Explain bool `yaml:"explain"`
+	Explain bool `yaml:"explain" default:"true"`
 	// ForwardedFor appends the client's address to X-Forwarded-For.
-	ForwardedFor bool `yaml:"forwarded_for"`
+	ForwardedFor bool `yaml:"forwarded_for" default:"true"`
 	// RequestID gives requests without X-Request-Id one of ours.
 	RequestID bool `yaml:"request_id"`
 
@@ -64,71 +67,20 @@ type Config struct {
 
 	// Pass has path prefixes, beside those of the OpenAI API, whose requests are
 	// passed to an engine. Engines' administrative paths must not be in it.
-	Pass []string `yaml:"pass"`
+	Pass []string `yaml:"pass" want:"path prefixes such as /generate, and not / itself" example:"[/generate]"`
 }
 
-// Default returns the configuration that needs no thought.
-func Default() Config {
-	return Config{
-		MaxBody: 32 << 20,
-
-		Body:       2 * time.Minute,
-		Dial:       2 * time.Second,
-		FirstToken: 10 * time.Minute,
-		Answer:     30 * time.Minute,
-		Idle:       2 * time.Minute,
-		IdleConn:   4 * time.Second,
-
-		HoldFor:   10 * time.Second,
-		HoldBytes: 256 << 10,
-
-		Attempts:   3,
-		RetryFor:   10 * time.Minute,
-		Retry429:   true,
-		RetryAfter: time.Second,
-
-		Tokens: 500 * time.Millisecond,
-
-		Explain:      true,
-		ForwardedFor: true,
-	}
-}
+// Defaults returns the configuration that needs no thought.
+func Defaults() Config { return setting.Defaults[Config]() }
 
 // Validate returns an error that names the first field that is out of range.
-func (c *Config) Validate() error {
-	type bound struct {
-		name   string
-		v      time.Duration
-		lo, hi time.Duration
-	}
-	for _, b := range []bound{
-		{"body", c.Body, 10 * time.Millisecond, time.Hour},
-		{"dial", c.Dial, time.Millisecond, time.Minute},
-		{"first_token", c.FirstToken, 10 * time.Millisecond, 24 * time.Hour},
-		{"answer", c.Answer, 10 * time.Millisecond, 24 * time.Hour},
-		{"idle", c.Idle, 10 * time.Millisecond, 24 * time.Hour},
-		{"idle_conn", c.IdleConn, time.Millisecond, time.Hour},
-		{"hold_for", c.HoldFor, 0, time.Hour},
-		{"retry_for", c.RetryFor, 0, 24 * time.Hour},
-		{"retry_after", c.RetryAfter, time.Second, time.Hour},
-		{"tokens", c.Tokens, time.Millisecond, time.Minute},
-	} {
-		if b.v < b.lo || b.v > b.hi {
-			return fmt.Errorf("proxy.%s: %v, want a duration from %v to %v", b.name, b.v, b.lo, b.hi)
-		}
-	}
-	if c.MaxBody < 1 || c.MaxBody > 1<<30 {
-		return fmt.Errorf("proxy.max_body: %d, want bytes from 1 to %d", c.MaxBody, 1<<30)
-	}
-	if c.HoldBytes < 0 || c.HoldBytes > 16<<20 {
-		return fmt.Errorf("proxy.hold_bytes: %d, want bytes from 0 to %d", c.HoldBytes, 16<<20)
-	}
-	if c.Attempts < 1 || c.Attempts > 16 {
-		return fmt.Errorf("proxy.attempts: %d, want a number from 1 to 16", c.Attempts)
-	}
+func (c *Config) Validate() error { return setting.Check("proxy.", c) }
+
+// Check accepts what the tags can't say.
+func (c *Config) Check() error {
 	for _, p := range c.Pass {
 		if len(p) < 2 || p[0] != '/' {
-			return fmt.Errorf("proxy.pass: %q, want a path prefix such as /generate, and not / itself", p)
+			return &setting.Error{Key: "pass", Value: strconv.Quote(p), Want: "path prefixes such as /generate, and not / itself"}
 		}
 	}
 	return nil

@@ -208,7 +208,7 @@ func runChild(kind, engine string) {
 		target, _ := url.Parse("http://" + engine)
 		reverse := &httputil.ReverseProxy{
 			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			Transport:     Transport(Default()),
+			Transport:     Transport(Defaults()),
 			FlushInterval: -1,
 		}
 		// Without full duplex the server closes the request's body with the first byte
@@ -249,7 +249,7 @@ func childProxy(engine string) *Proxy {
 	s := sched.New(sched.Config{}, sched.Parts{
 		Fleet: table, Index: index.New(index.Config{Seed: 5}), Seed: 5, Ledger: ledger.New(ledger.Config{}), Policy: pol, Name: "round_robin",
 	})
-	p, err := New(Default(), Parts{Fleet: table, Sched: s})
+	p, err := New(Defaults(), Parts{Fleet: table, Sched: s})
 	if err != nil {
 		panic(err)
 	}

@@ -128,7 +128,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	tb.Helper()
 	w := &world{tb: tb, table: new(fleet.Table), net: &pipeNet{hosts: map[string]*pipeListener{}, dials: map[string]int{}}}
 	w.change = sync.NewCond(&w.mu)
-	cfg := Default()
+	cfg := Defaults()
 	if s.cfg != nil {
 		s.cfg(&cfg)
 	}

@@ -4,6 +4,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 		}
 	}
 	need := policy.Needs(cfg.Policy)
-	r.sched = sched.New(sched.Config{Receipts: cfg.Receipts}, sched.Parts{
+	r.sched = sched.New(sched.Config{Receipts: cmp.Or(cfg.Receipts, -1)}, sched.Parts{
 		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
 		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
 		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},

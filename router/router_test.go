@@ -35,7 +35,7 @@ func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
 	for range n {
 		s := startEngine(t, mockserver.Defaults())
 		f.engines = append(f.engines, s)
-		cfg.Engines = append(cfg.Engines, config.Engine{URL: s.URL()})
+		cfg.Engines = append(cfg.Engines, config.NewEngine(s.URL()))
 	}
 	if edit != nil {
 		edit(&cfg)
@@ -239,7 +239,7 @@ func TestEngineThatComesLater(t *testing.T) {
 	addr := strings.TrimPrefix(spare.URL(), "http://")
 	spare.Close()
 	f := newFleet(t, 1, func(c *config.Config) {
-		c.Engines = append(c.Engines, config.Engine{URL: "http://" + addr})
+		c.Engines = append(c.Engines, config.NewEngine("http://"+addr))
 	})
 	f.until(func() bool { return f.fleet().Replicas[1].State == "down" })
 	if a := f.ask("hello", ""); a.code != 200 {
@@ -253,9 +253,9 @@ func TestEngineThatComesLater(t *testing.T) {
 
 func TestDuplicateEngineIsRefused(t *testing.T) {
 	cfg := config.Defaults()
-	cfg.Engines = []config.Engine{{URL: "http://a:8000"}, {URL: "http://A:8000/v1/"}}
+	cfg.Engines = []config.Engine{config.NewEngine("http://a:8000"), config.NewEngine("http://A:8000/v1/")}
 	_, err := New(cfg, slog.New(slog.DiscardHandler), "test")
-	if err == nil || !strings.Contains(err.Error(), "in the table already as a:8000") {
+	if err == nil || !strings.Contains(err.Error(), `engines[1].url: "http://A:8000/v1/", want another than engines[0]`) {
 		t.Errorf("%v, want the duplicate named", err)
 	}
 }
@@ -304,7 +304,8 @@ func TestEngineDialsUs(t *testing.T) {
 	e := startEngine(t, cfg)
 	f := newFleet(t, 0, func(c *config.Config) {
 		c.EventsListen = listen
-		c.Engines = []config.Engine{{URL: e.URL(), Events: "listen"}}
+		c.Engines = []config.Engine{config.NewEngine(e.URL())}
+		c.Engines[0].Events = "listen"
 	})
 	if err := f.router.Ready(context.Background(), 1, 30*time.Second); err != nil {
 		t.Fatal(err)

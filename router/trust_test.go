@@ -12,7 +12,7 @@ import (
 // The reason of the trust follows what happens; since when is that of the state.
 func TestTrustReasons(t *testing.T) {
 	f := newFleet(t, 1, func(c *config.Config) {
-		c.Engines = append(c.Engines, config.Engine{URL: "http://127.0.0.1:9"}) // nobody is there
+		c.Engines = append(c.Engines, config.NewEngine("http://127.0.0.1:9")) // nobody is there
 	})
 	rank := func(n int) web.Rank { return f.fleet().Replicas[n].Ranks[0] }
 	if k := rank(1); k.Trust != "unknown" || k.Reason != "the engine has not answered yet" || k.Since.IsZero() {

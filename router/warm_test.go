@@ -59,7 +59,7 @@ func (f *warmFleet) start(order ...int) {
 	cfg.Listen, cfg.Admin, cfg.Poll = "127.0.0.1:0", "127.0.0.1:0", 50*time.Millisecond
 	cfg.IndexSnapshot = f.file
 	for _, n := range order {
-		cfg.Engines = append(cfg.Engines, config.Engine{URL: f.engines[n].URL()})
+		cfg.Engines = append(cfg.Engines, config.NewEngine(f.engines[n].URL()))
 	}
 	f.log = &logbook{}
 	r, err := New(cfg, slog.New(slog.NewTextHandler(f.log, nil)), "test")
@@ -314,7 +314,7 @@ func FuzzWarm(f *testing.F) {
 		}
 		cfg := config.Defaults()
 		for i := range 3 {
-			cfg.Engines = append(cfg.Engines, config.Engine{URL: fmt.Sprintf("http://e%d:80", i)})
+			cfg.Engines = append(cfg.Engines, config.NewEngine(fmt.Sprintf("http://e%d:80", i)))
 		}
 		r, err := New(cfg, slog.New(slog.DiscardHandler), "test")
 		if err != nil {

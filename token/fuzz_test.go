@@ -46,7 +46,7 @@ func FuzzLocal(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	l := NewLocal(LocalConfig{Verify: -1, CacheBytes: 1 << 20}, None, nil)
+	l := NewLocal(LocalConfig{CacheBytes: 1 << 20}, None, nil)
 	m := templateModel(f)
 	l.Set("m", m)
 	bare := &Local{}
@@ -83,7 +83,7 @@ func FuzzLocal(f *testing.F) {
 // A chat that the engine will refuse has no tokens, says so, and nobody is asked.
 func TestRefusedChatIsNotAsked(t *testing.T) {
 	asked := 0
-	l := NewLocal(LocalConfig{Verify: -1}, SourceFunc(func(context.Context, *Request) Result { asked++; return Result{Why: "next"} }), nil)
+	l := NewLocal(unverified(), SourceFunc(func(context.Context, *Request) Result { asked++; return Result{Why: "next"} }), nil)
 	l.Set("m", templateModel(t))
 	for body, refused := range map[string]bool{
 		`{"messages":[{"content":"x"}]}`:                true,
@@ -103,7 +103,7 @@ func TestRefusedChatIsNotAsked(t *testing.T) {
 // Nothing in a result lies in the body or in memory that the next request uses:
 // the body is overwritten as soon as there is a result, while others are read.
 func TestResultsLieInNoOtherMemory(t *testing.T) {
-	l := NewLocal(LocalConfig{Verify: -1, CacheBytes: 1 << 20}, None, nil)
+	l := NewLocal(LocalConfig{CacheBytes: 1 << 20}, None, nil)
 	m := templateModel(t)
 	l.Set("m", m)
 	var wg sync.WaitGroup
@@ -139,7 +139,7 @@ func TestResultsLieInNoOtherMemory(t *testing.T) {
 
 // A bug of ours costs the request a question to the engine, and is counted.
 func TestBugGoesToTheEngine(t *testing.T) {
-	l := NewLocal(LocalConfig{Verify: -1}, SourceFunc(func(context.Context, *Request) Result {
+	l := NewLocal(unverified(), SourceFunc(func(context.Context, *Request) Result {
 		return Result{Prompts: []Prompt{{IDs: []uint32{7}}}, Source: "render"}
 	}), nil)
 	l.Set("m", &Model{}) // a tokenizer that panics

@@ -15,32 +15,13 @@ import (
 	"kvasir/token/chat"
 )
 
-// LocalConfig says how tokens are made in process. The zero value works.
+// LocalConfig says how tokens are made in process. Start from setting.Defaults.
 type LocalConfig struct {
-	// CacheBytes bounds the memory for the ids of texts' beginnings. Default
-	// 256 MiB; negative keeps none.
-	CacheBytes int64 `yaml:"cache_bytes"`
+	// CacheBytes bounds the memory for the ids of texts' beginnings. 0 keeps none.
+	CacheBytes int64 `yaml:"cache_bytes" default:"256Mi" range:"0..1Ti" unit:"bytes"`
 	// Verify compares a model's first 8 requests and then one in so many, token by
-	// token, with the engine's render. Default 200; negative: none.
-	Verify int `yaml:"verify"`
-}
-
-func (c LocalConfig) withDefaults() LocalConfig {
-	if c.CacheBytes == 0 {
-		c.CacheBytes = 256 << 20
-	}
-	if c.Verify == 0 {
-		c.Verify = 200
-	}
-	return c
-}
-
-// Validate names the first field that is out of range.
-func (c LocalConfig) Validate() error {
-	if c.CacheBytes > 1<<40 {
-		return fmt.Errorf("tokens.local.cache_bytes: %d, want up to %d", c.CacheBytes, int64(1)<<40)
-	}
-	return nil
+	// token, with the engine's render. 0: none.
+	Verify int `yaml:"verify" default:"200" range:"0..1Gi" unit:"requests"`
 }
 
 // A Model is what tokenizes one model's requests in process.
@@ -117,7 +98,6 @@ type Local struct {
 
 // NewLocal returns a Local without models. report is told each mismatch.
 func NewLocal(cfg LocalConfig, next Source, report func(Mismatch)) *Local {
-	cfg = cfg.withDefaults()
 	l := &Local{cfg: cfg, next: next, report: report, models: map[string]*Model{}, asking: make(chan struct{}, 1)}
 	if cfg.CacheBytes > 0 {
 		l.prefix = newPrefixes(cfg.CacheBytes)

@@ -155,7 +155,7 @@ func small(t testing.TB) *bpe.Tokenizer {
 func TestLocalCompletions(t *testing.T) {
 	next := SourceFunc(func(context.Context, *Request) Result { return Result{Why: "next"} })
 	tok := small(t)
-	l := NewLocal(LocalConfig{Verify: -1}, next, nil)
+	l := NewLocal(unverified(), next, nil)
 	l.Set("m", NewModel(tok, nil, "no template", 100))
 	ask := func(ep Endpoint, body string) Result {
 		return l.Tokens(context.Background(), &Request{Endpoint: ep, Model: "m", Body: []byte(body)})
@@ -205,7 +205,7 @@ func TestDemotionAndBack(t *testing.T) {
 		return Result{Prompts: []Prompt{{IDs: ids}}, Source: "render"}
 	})
 	var told []Mismatch
-	l := NewLocal(LocalConfig{Verify: -1}, next, func(x Mismatch) { told = append(told, x) })
+	l := NewLocal(unverified(), next, func(x Mismatch) { told = append(told, x) })
 	l.Set("m", NewModel(tok, nil, "", 0))
 	ask := func() string {
 		return l.Tokens(context.Background(), &Request{Endpoint: Completions, Model: "m", Body: []byte(`{"prompt":"hello"}`)}).Source
@@ -244,7 +244,7 @@ func TestDemotionAndBack(t *testing.T) {
 func TestQwen3(t *testing.T) {
 	tok := realTokenizer(t, "qwen3")
 	dir := filepath.Join(tokenizers(t), "qwen3")
-	l := NewLocal(LocalConfig{Verify: -1}, None, nil)
+	l := NewLocal(unverified(), None, nil)
 	cfg, err := chat.Open(os.DirFS(dir), "", nil)
 	cfg.Now = time.Now
 	var renderer *chat.Renderer

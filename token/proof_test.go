@@ -16,7 +16,7 @@ func TestFirstRequestsAreCompared(t *testing.T) {
 			asked++
 			return Result{Prompts: []Prompt{{IDs: tok.EncodeString(nil, "hello", true)}}, Source: "render"}
 		})
-		l := NewLocal(LocalConfig{Verify: 100}, next, nil)
+		l := NewLocal(LocalConfig{Verify: 100, CacheBytes: 256 << 20}, next, nil)
 		l.Set("m", NewModel(tok, nil, "", 0))
 		body := []byte(`{"prompt":"hello"}`)
 		for range 250 {

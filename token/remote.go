@@ -18,48 +18,19 @@ import (
 	"kvasir/kv"
 )
 
-// RemoteConfig says how the engines are asked to tokenize. The zero value works.
+// RemoteConfig says how the engines are asked to tokenize. Start from
+// setting.Defaults.
 type RemoteConfig struct {
-	// Timeout of one question. Default 2 s: a request waits that long at most
-	// before it is routed without its tokens.
-	Timeout time.Duration `yaml:"timeout"`
+	// Timeout of one question: a request waits that long at most before it is routed
+	// without its tokens.
+	Timeout time.Duration `yaml:"timeout" default:"2s" range:"1ms..1m"`
 	// Concurrency is how many questions may be on their way at once, over all
-	// engines. Default 64. A request that finds none free within Timeout is
-	// routed by load.
-	Concurrency int `yaml:"concurrency"`
-	// CacheBytes bounds the memory for answers kept by content. Default 64 MiB;
-	// negative keeps none.
-	CacheBytes int64 `yaml:"cache_bytes"`
+	// engines. A request that finds none free within Timeout is routed by load.
+	Concurrency int `yaml:"concurrency" default:"64" range:"1..10000"`
+	// CacheBytes bounds the memory for answers kept by content. 0 keeps none.
+	CacheBytes int64 `yaml:"cache_bytes" default:"64Mi" range:"0..1Ti" unit:"bytes"`
 	// Retry is how long an engine without the endpoint is not asked again.
-	// Default 1 minute.
-	Retry time.Duration `yaml:"retry"`
-}
-
-// Validate names the first field that is out of range.
-func (c RemoteConfig) Validate() error {
-	if c.Timeout < 0 || c.Timeout > time.Minute {
-		return fmt.Errorf("tokens.remote.timeout: %v, want 0 (the default, 2s) to 1m", c.Timeout)
-	}
-	if c.Concurrency < 0 || c.Concurrency > 10000 {
-		return fmt.Errorf("tokens.remote.concurrency: %d, want 0 (the default, 64) to 10000", c.Concurrency)
-	}
-	return nil
-}
-
-func (c RemoteConfig) withDefaults() RemoteConfig {
-	if c.Timeout == 0 {
-		c.Timeout = 2 * time.Second
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 64
-	}
-	if c.CacheBytes == 0 {
-		c.CacheBytes = 64 << 20
-	}
-	if c.Retry == 0 {
-		c.Retry = time.Minute
-	}
-	return c
+	Retry time.Duration `yaml:"retry" default:"1m" range:"1s..24h"`
 }
 
 // Remote asks the engines themselves: their render endpoints, which are exact
@@ -86,7 +57,6 @@ type Remote struct {
 // NewRemote returns a Remote that asks one of engines(model), in turn. seed is
 // that of the index's chains: images enter them by digests.
 func NewRemote(cfg RemoteConfig, client *http.Client, seed kv.Seed, engines func(model string) []string, now func() time.Time) *Remote {
-	cfg = cfg.withDefaults()
 	return &Remote{
 		cfg: cfg, client: client, engines: engines, now: now, seed: seed,
 		slots: make(chan struct{}, cfg.Concurrency), absent: map[string]time.Time{},

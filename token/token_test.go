@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kvasir/kv"
+	"kvasir/setting"
 )
 
 // An exchange is a recorded request and vLLM's answer.
@@ -90,7 +91,7 @@ func (o *oracle) paths() []string {
 func TestRenderIsExactAndAskedOnce(t *testing.T) {
 	o := newOracle(t, "main_render_chat_cache_salt")
 	x := recorded(t, "main_render_chat_cache_salt")
-	src := o.source(RemoteConfig{})
+	src := o.source(setting.Defaults[RemoteConfig]())
 	q := &Request{Endpoint: Chat, Model: "tiny-qwen3", Body: x.Request.Body}
 	for range 3 {
 		res := src.Tokens(context.Background(), q)
@@ -109,7 +110,7 @@ func TestRenderIsExactAndAskedOnce(t *testing.T) {
 func TestRenderOfSeveralPrompts(t *testing.T) {
 	o := newOracle(t, "main_render_completions_batch")
 	x := recorded(t, "main_render_completions_batch")
-	res := o.source(RemoteConfig{}).Tokens(context.Background(), &Request{Endpoint: Completions, Body: x.Request.Body})
+	res := o.source(setting.Defaults[RemoteConfig]()).Tokens(context.Background(), &Request{Endpoint: Completions, Body: x.Request.Body})
 	if len(res.Prompts) != 2 || !slices.Equal(res.Prompts[0].IDs, []uint32{64, 293}) || !slices.Equal(res.Prompts[1].IDs, []uint32{66, 294, 384}) {
 		t.Errorf("%+v, want the ids of two prompts", res)
 	}
@@ -118,7 +119,7 @@ func TestRenderOfSeveralPrompts(t *testing.T) {
 // Without render endpoints /tokenize is asked, and render not again for a while.
 func TestTokenizeWhereRenderIsAbsent(t *testing.T) {
 	o := newOracle(t, "main_tokenize_messages")
-	src := o.source(RemoteConfig{CacheBytes: -1})
+	src := o.source(uncached())
 	body := []byte(`{"model":"m","messages":[{"role":"user","content":"x"}],"temperature":0.5,"tools":[{"a":1.0}],"cache_salt":"s"}`)
 	for range 2 {
 		res := src.Tokens(context.Background(), &Request{Endpoint: Chat, Body: body})
@@ -146,14 +147,14 @@ func TestRefusedRequestHasNoTokens(t *testing.T) {
 	if strings.HasPrefix(x.Request.Path, "/v1/completions") {
 		ep = Completions
 	}
-	res := o.source(RemoteConfig{}).Tokens(context.Background(), &Request{Endpoint: ep, Body: x.Request.Body})
+	res := o.source(setting.Defaults[RemoteConfig]()).Tokens(context.Background(), &Request{Endpoint: ep, Body: x.Request.Body})
 	if len(res.Prompts) != 0 || !strings.Contains(res.Why, "400") {
 		t.Errorf("%+v, want none, because the engine will refuse it", res)
 	}
 }
 
 func TestNoEngineAndTimeout(t *testing.T) {
-	src := NewRemote(RemoteConfig{}, http.DefaultClient, 0, func(string) []string { return nil }, time.Now)
+	src := NewRemote(setting.Defaults[RemoteConfig](), http.DefaultClient, 0, func(string) []string { return nil }, time.Now)
 	if res := src.Tokens(context.Background(), &Request{Endpoint: Chat, Model: "m"}); !strings.Contains(res.Why, `"m"`) {
 		t.Errorf("%+v, want a reason that names the model", res)
 	}
@@ -161,7 +162,7 @@ func TestNoEngineAndTimeout(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-block }))
 	defer srv.Close()
 	defer close(block)
-	src = NewRemote(RemoteConfig{Timeout: time.Millisecond}, srv.Client(), 0, func(string) []string { return []string{srv.URL} }, time.Now)
+	src = NewRemote(hasty(), srv.Client(), 0, func(string) []string { return []string{srv.URL} }, time.Now)
 	if res := src.Tokens(context.Background(), &Request{Endpoint: Chat, Body: []byte("{}")}); len(res.Prompts) != 0 || res.Why == "" {
 		t.Errorf("%+v, want none after the time-out, with the reason", res)
 	}
@@ -295,4 +296,25 @@ func FuzzRender(f *testing.F) {
 			}
 		}
 	})
+}
+
+// uncached keeps no answer.
+func uncached() RemoteConfig {
+	c := setting.Defaults[RemoteConfig]()
+	c.CacheBytes = 0
+	return c
+}
+
+// hasty waits for no engine.
+func hasty() RemoteConfig {
+	c := setting.Defaults[RemoteConfig]()
+	c.Timeout = time.Millisecond
+	return c
+}
+
+// unverified compares nothing.
+func unverified() LocalConfig {
+	c := setting.Defaults[LocalConfig]()
+	c.Verify = 0
+	return c
 }

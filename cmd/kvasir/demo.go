@@ -134,7 +134,7 @@ func (c demoCmd) start(ctx context.Context, policy string) (s *stage, err error)
 			return s, err
 		}
 		s.engines = append(s.engines, e)
-		cfg.Engines = append(cfg.Engines, config.Engine{URL: e.URL()})
+		cfg.Engines = append(cfg.Engines, config.NewEngine(e.URL()))
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if s.router, err = router.New(cfg, log, version()); err != nil {

@@ -74,7 +74,8 @@ func (c tokensCmd) Run(ctx context.Context) error {
 	if c.Against != "" && !strings.Contains(c.Against, "://") {
 		return fmt.Errorf("--against %q: want a URL such as http://127.0.0.1:8000", c.Against)
 	}
-	engine := token.NewRemote(token.RemoteConfig{Timeout: 30 * time.Second}, &http.Client{Transport: proxy.Transport(cfg.Proxy)}, 0,
+	cfg.Tokens.Remote.Timeout = 30 * time.Second
+	engine := token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: proxy.Transport(cfg.Proxy)}, 0,
 		func(string) []string { return []string{strings.TrimRight(c.Against, "/")} }, time.Now)
 	in := os.Stdin
 	if c.File != "-" {

@@ -208,7 +208,7 @@ func newBench(m *token.Model) *bench {
 	never := token.SourceFunc(func(context.Context, *token.Request) token.Result {
 		return token.Result{Why: "no engine in a benchmark"}
 	})
-	l := token.NewLocal(token.LocalConfig{Verify: -1}, never, nil)
+	l := token.NewLocal(token.LocalConfig{CacheBytes: 256 << 20}, never, nil)
 	l.Set("m", m)
 	return &bench{local: l}
 }

@@ -30,7 +30,7 @@ func play(ctx context.Context, o options, p mock.Profile, list requests, name st
 			return nil, err
 		}
 		defer e.Close()
-		cfg.Engines = append(cfg.Engines, config.Engine{URL: e.URL()})
+		cfg.Engines = append(cfg.Engines, config.NewEngine(e.URL()))
 	}
 	life, end := context.WithCancel(ctx)
 	r, err := router.New(cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), "agree")
