@@ -111,6 +111,9 @@ type Need struct {
 	Tokens  bool // the prompt's tokens, as block hashes
 	Session bool // a session key from the client
 	Text    bool // the prompt's text: Request.Text
+	// Between is what stands between the messages of that text, as the original
+	// router joins them.
+	Between string
 	Engine  bool // the engines' own load figures: Candidate.Engine
 	// Dispatch: predicted blocks from the router's own dispatches are counted
 	// as held.
@@ -157,7 +160,7 @@ func needs(cfg *Config, name string) Need {
 		return Need{Text: text, Tokens: !text, Dispatch: !text}
 	case "sglang_cache_aware":
 		text := cfg.SGLang.Match == "text"
-		return Need{Text: text, Tokens: !text, Dispatch: !text, Events: cfg.SGLang.Match == "events", Engine: cfg.SGLang.BalanceUsage < 1 || cfg.SGLang.OverloadUsage < 1}
+		return Need{Text: text, Between: " ", Tokens: !text, Dispatch: !text, Events: cfg.SGLang.Match == "events", Engine: cfg.SGLang.BalanceUsage < 1 || cfg.SGLang.OverloadUsage < 1}
 	case "weighted":
 		return Need{Tokens: true, Events: true, Dispatch: true, Engine: true, Blocks: true}
 	}

@@ -92,8 +92,9 @@ type Request struct {
 	Hashes    []kv.Hash
 	BlockSize int
 
-	// Text is the prompt as text, for policies with a text tree. nil if the
-	// policy doesn't need it.
+	// Text is the prompt as text, for policies with a text tree: what its messages
+	// say, joined with Need.Between. nil if the policy doesn't need it, and where
+	// there is none (token ids, images only).
 	Text []byte
 
 	// NextTurn is when the client expects to continue the session, counted

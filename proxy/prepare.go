@@ -123,7 +123,9 @@ func (c *call) prepare() {
 		c.route.Why = "the prompt goes on from a stored answer, which only its engine has"
 		return
 	}
-	c.route.Text = c.body.b
+	if c.p.text {
+		c.route.Text = promptText(c.body.b, c.rt.kind, c.p.between)
+	}
 	if c.p.source == nil {
 		c.route.Why = "tokenization is off"
 		return

@@ -34,6 +34,11 @@ type Parts struct {
 	Sched *sched.Scheduler
 	Token token.Source // nil: every request is routed by load
 
+	// Text says that the policy reads the prompt's text, and Between what it wants
+	// between messages.
+	Text    bool
+	Between string
+
 	// Transport carries requests to engines. nil: one of the proxy's own. A
 	// round trip must close the request's body, also when it fails.
 	Transport http.RoundTripper
@@ -58,6 +63,8 @@ type Proxy struct {
 	fleet     *fleet.Table
 	sched     *sched.Scheduler
 	source    token.Source
+	text      bool
+	between   string
 	transport http.RoundTripper
 	hooks     Hooks
 	started   time.Time
@@ -81,7 +88,7 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 		return nil, errors.New("proxy: Parts.Fleet and Parts.Sched are needed")
 	}
 	p := &Proxy{
-		cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token,
+		cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
 		transport: parts.Transport, hooks: parts.Hooks, started: time.Now(),
 	}
 	if p.transport == nil {

@@ -119,9 +119,10 @@ type world struct {
 }
 
 type setup struct {
-	cfg    func(*Config)
-	source token.Source
-	policy string
+	cfg      func(*Config)
+	source   token.Source
+	policy   string
+	settings func(*policy.Config)
 }
 
 func newWorld(tb testing.TB, s setup) *world {
@@ -137,13 +138,17 @@ func newWorld(tb testing.TB, s setup) *world {
 	}
 	pc := policy.Defaults()
 	pc.Name = s.policy
+	if s.settings != nil {
+		s.settings(&pc)
+	}
+	need := policy.Needs(pc)
 	pol, err := policy.New(pc, func(int) int { return 0 })
 	if err != nil {
 		tb.Fatal(err)
 	}
 	w.sched = sched.New(sched.Config{}, sched.Parts{
 		Fleet: w.table, Index: index.New(index.Config{Seed: 5}), Seed: 5,
-		Ledger: ledger.New(ledger.Config{}), Policy: pol, Name: s.policy,
+		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}), Policy: pol, Name: s.policy,
 		Hooks: sched.Hooks{Ended: func(r *sched.Receipt) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -154,7 +159,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	w.transport = Transport(cfg)
 	w.transport.DialContext = w.net.dial
 	w.proxy, err = New(cfg, Parts{
-		Fleet: w.table, Sched: w.sched, Token: s.source, Transport: w.transport,
+		Fleet: w.table, Sched: w.sched, Token: s.source, Text: need.Text, Between: need.Between, Transport: w.transport,
 		Hooks: Hooks{
 			Succeeded: func(*fleet.Replica) { w.mu.Lock(); w.good++; w.mu.Unlock() },
 			Failed: func(_ *fleet.Replica, why Reason, _ error) {

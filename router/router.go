@@ -106,7 +106,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	transport := proxy.Transport(cfg.Proxy)
 	r.remote = token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
 	r.proxy, err = proxy.New(cfg.Proxy, proxy.Parts{
-		Fleet: r.table, Sched: r.sched, Token: r.newSource(), Transport: transport,
+		Fleet: r.table, Sched: r.sched, Token: r.newSource(), Text: need.Text, Between: need.Between, Transport: transport,
 		Hooks: proxy.Hooks{Failed: r.failed},
 	})
 	return r, err

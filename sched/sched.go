@@ -145,7 +145,7 @@ type Request struct {
 	MaxOutput int    // tokens that the client allows, 0 if it doesn't say
 	Session   string // what ties the requests of one conversation together, or ""
 	Tenant    string
-	Text      []byte        // of the prompt, for policies that read text; may be nil
+	Text      []byte        // of the prompt, for policies that read text; see policy.Need
 	ID        string        // the request's name in receipts
 	Silent    bool          // the answer comes whole: its first token can't be told from its last
 	NextTurn  time.Duration // when the client expects to go on after the answer, 0 if it doesn't say
