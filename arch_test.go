@@ -43,14 +43,15 @@ var allowed = map[string][]string{
 	"proxy":           {"kv", "sched", "token", "fleet", "setting"},
 	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet"},
+	"receipt":         {"kv", "sched"},
 	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files"},
-	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config"},
+	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config", "receipt"},
 
 	// the laboratory: what is not the router. Nothing outside of lab and cmd
 	// imports it.
 	"lab/mock":       {"kv"},
 	"lab/mockserver": {"kv", "lab/mock", "zmtp"},
-	"lab/trace":      {"kv", "sched"},
+	"lab/trace":      {"kv", "sched", "receipt"},
 	"lab/trace/demo": {"lab/trace"},
 	"lab/replay":     {"lab/trace", "lab/mock"},
 	"lab/sim":        {"kv", "fleet", "index", "ledger", "policy", "sched", "lab/mock", "lab/trace"},
