@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"kvasir/receipt"
 )
 
 // A Format is a kind of file.
@@ -42,6 +44,8 @@ type Reader struct {
 	br      *bufio.Reader
 	buf     []byte
 	peeked  bool
+	cut     bool // the line is the last one and has no end
+	header  receipt.Header
 	closers []io.Closer
 }
 
@@ -167,6 +171,7 @@ func (r *Reader) next() ([]byte, error) {
 				continue
 			}
 			if err == io.EOF {
+				r.cut = true
 				break
 			}
 			return nil, fmt.Errorf("%s:%d: %w", r.name, r.line, err)
@@ -190,11 +195,16 @@ func (r *Reader) bad(err error) error {
 	if !r.skipBad {
 		return err
 	}
+	r.note(err)
+	return nil
+}
+
+// note counts a bad line that is skipped.
+func (r *Reader) note(err error) {
 	if r.skipped == 0 {
 		r.first = err
 	}
 	r.skipped++
-	return nil
 }
 
 func (r *Reader) lineError(field, format string, args ...any) error {
@@ -205,6 +215,9 @@ func (r *Reader) lineError(field, format string, args ...any) error {
 func (r *Reader) NextRequest() (Request, error) {
 	if r.Sessions() {
 		return Request{}, fmt.Errorf("%s holds sessions (%s), which are played closed loop: use NextSession", r.name, r.format)
+	}
+	if r.format == Receipts {
+		return r.nextReceiptRequest()
 	}
 	for {
 		line, err := r.next()
@@ -217,11 +230,6 @@ func (r *Reader) NextRequest() (Request, error) {
 			q, err = r.mooncake(line)
 		case Cell:
 			q, err = r.cell(line)
-		case Receipts:
-			var skip bool
-			if q, skip, err = r.receiptRequest(line); skip {
-				continue
-			}
 		}
 		if err == nil {
 			return q, nil

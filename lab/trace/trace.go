@@ -8,6 +8,7 @@
 //	cell      {"id": n, "t": s, "input": n, "output": n, "session": "..", "blocks": [..]}
 //	turns     {"session": n, "turns": [{"think": s, "input": n, "output": n, "blocks": [..]}, ..]}
 //	weka      {"id": "..", "tool": n, "sys": n, "main": [[t, in, out, think, api, [ids]], ..], "subs": [[start, [..]], ..]}
+//	receipts  {"kvasir": "receipts", "version": 1, ..}, then lines of package receipt
 //
 // All are JSON Lines. Block ids stand for 512 tokens and everything before them.
 // The field descriptions are in traces/README and cells/README of the data.
