@@ -62,6 +62,15 @@ type Config struct {
 	IndexSnapshotEvery time.Duration `yaml:"index_snapshot_every" default:"5m" range:"1s..24h" or:"0s: at shutdown only"`
 	// Receipts is how many of the latest decisions are kept.
 	Receipts int `yaml:"receipts" default:"2048" range:"0..1000000"`
+	// ReceiptsFile is a file that gets a line for each decision whose request has
+	// ended, for kvasir sim -i; "" for none. It has counts and one-way names, and no text
+	// of prompts.
+	ReceiptsFile string `yaml:"receipts_file" want:"a file of its own" example:"/var/log/kvasir/receipts.jsonl"`
+	// ReceiptsFileBytes is the size at which the file is renamed, by its time, and a new
+	// one begun.
+	ReceiptsFileBytes int64 `yaml:"receipts_file_bytes" default:"256Mi" range:"1Mi..1Ti" unit:"bytes"`
+	// ReceiptsFileKeep is how many renamed files are kept; older ones are deleted.
+	ReceiptsFileKeep int `yaml:"receipts_file_keep" default:"8" range:"1..10000"`
 
 	// places says where keys stand in the file that was read.
 	places places
@@ -187,6 +196,17 @@ func (c *Config) Check() error {
 	}
 	if c.IndexSnapshot != "" && path.Clean(c.IndexSnapshot) == path.Clean(c.State) {
 		return &setting.Error{Key: "index_snapshot", Value: strconv.Quote(c.IndexSnapshot), Want: "another file than state"}
+	}
+	if c.ReceiptsFile == "" {
+		return nil
+	}
+	for _, x := range []struct{ key, file string }{{"state", c.State}, {"index_snapshot", c.IndexSnapshot}} {
+		if x.file != "" && path.Clean(c.ReceiptsFile) == path.Clean(x.file) {
+			return &setting.Error{Key: "receipts_file", Value: strconv.Quote(c.ReceiptsFile), Want: "another file than " + x.key}
+		}
+	}
+	if c.Receipts == 0 {
+		return &setting.Error{Key: "receipts", Value: "0", Want: "1 to 1000000 where receipts_file is given: receipts wait there for their requests' ends"}
 	}
 	return nil
 }

@@ -21,17 +21,27 @@ import (
 
 // Parts are what is read.
 type Parts struct {
-	Fleet   *fleet.Table
-	Sched   *sched.Scheduler
-	Proxy   *proxy.Proxy
-	Tokens  func() token.RemoteStats
-	Local   func() token.LocalStats
-	Index   func() index.Stats
-	Blocks  func(t kv.Target) [kv.NumTiers]int64 // what the index has of t, by tier
-	Events  func() Events
-	Kept    func() Kept // nil: the index isn't kept over a restart
-	Version string
-	Now     func() time.Time
+	Fleet  *fleet.Table
+	Sched  *sched.Scheduler
+	Proxy  *proxy.Proxy
+	Tokens func() token.RemoteStats
+	Local  func() token.LocalStats
+	Index  func() index.Stats
+	Blocks func(t kv.Target) [kv.NumTiers]int64 // what the index has of t, by tier
+	Events func() Events
+	Kept   func() Kept // nil: the index isn't kept over a restart
+	// Receipts is nil where they aren't kept in a file.
+	Receipts func() Receipts
+	Version  string
+	Now      func() time.Time
+}
+
+// Receipts counts what became of receipts on their way to their file.
+type Receipts struct {
+	Written     uint64
+	Slow        uint64 // dropped as the disk was too slow
+	Failed      uint64 // lost as it took nothing
+	Overwritten uint64 // in memory, by later ones, before their requests ended
 }
 
 // Events counts what came from the engines' event streams.
@@ -121,6 +131,12 @@ var (
 	keptFailed = desc("index_snapshot_failed_total", "Times that it could not be written.")
 )
 
+// Metrics of the file of receipts.
+var (
+	receiptsWritten = desc("receipts_written_total", "Receipts in the file of receipts.")
+	receiptsDropped = desc("receipts_dropped_total", "Receipts that the file lacks. reason slow: the disk was behind; failed: it took nothing; overwritten: raise the setting receipts.", "reason")
+)
+
 // Metrics of replicas and targets.
 var (
 	replicaUp    = desc("replica_up", "1 if the replica takes requests.", "replica")
@@ -169,6 +185,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.local(out)
 	c.index(out)
 	c.kept(out)
+	c.receipts(out)
 	c.fleet(out)
 	if c.p.Events != nil {
 		e := c.p.Events()
@@ -244,6 +261,17 @@ func (c *collector) kept(out sink) {
 		out.gauge(keptBytes, float64(k.Bytes))
 		out.gauge(keptTook, k.Took.Seconds())
 	}
+}
+
+func (c *collector) receipts(out sink) {
+	if c.p.Receipts == nil {
+		return
+	}
+	r := c.p.Receipts()
+	out.count(receiptsWritten, r.Written)
+	out.count(receiptsDropped, r.Slow, "slow")
+	out.count(receiptsDropped, r.Failed, "failed")
+	out.count(receiptsDropped, r.Overwritten, "overwritten")
 }
 
 func (c *collector) index(out sink) {

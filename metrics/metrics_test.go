@@ -34,8 +34,9 @@ func TestScrape(t *testing.T) {
 	s.SetTrust(1, kv.Stale, "test", time.Now())
 	h := Handler(Parts{
 		Fleet: table, Sched: s, Index: ix.Stats, Now: time.Now, Version: "v1",
-		Kept:   func() Kept { return Kept{Last: time.Unix(1000, 0), Bytes: 77, Took: time.Second / 2, Failed: 3} },
-		Blocks: func(t kv.Target) [kv.NumTiers]int64 { return [kv.NumTiers]int64{7, 0, 0} },
+		Kept:     func() Kept { return Kept{Last: time.Unix(1000, 0), Bytes: 77, Took: time.Second / 2, Failed: 3} },
+		Receipts: func() Receipts { return Receipts{Written: 5, Slow: 6, Failed: 7, Overwritten: 8} },
+		Blocks:   func(t kv.Target) [kv.NumTiers]int64 { return [kv.NumTiers]int64{7, 0, 0} },
 	})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -47,6 +48,8 @@ func TestScrape(t *testing.T) {
 		`kvasir_build_info{version="v1"} 1`, `kvasir_replica_up{replica="a:8000"} 0`, `kvasir_replica_state{replica="a:8000",state="starting"} 1`,
 		`kvasir_target_trust{rank="1",replica="a:8000",state="stale"} 1`, `kvasir_target_held_blocks{rank="0",replica="a:8000",tier="gpu"} 7`,
 		"kvasir_index_snapshot_timestamp_seconds 1000\n", "kvasir_index_snapshot_bytes 77\n", "kvasir_index_snapshot_duration_seconds 0.5\n", "kvasir_index_snapshot_failed_total 3\n",
+		"kvasir_receipts_written_total 5\n", `kvasir_receipts_dropped_total{reason="slow"} 6`, `kvasir_receipts_dropped_total{reason="failed"} 7`,
+		`kvasir_receipts_dropped_total{reason="overwritten"} 8`,
 		"kvasir_index_bytes", "process_resident_memory_bytes", "go_goroutines",
 	} {
 		if !strings.Contains(text, want) {

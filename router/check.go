@@ -16,7 +16,7 @@ import (
 
 // A Finding is what a look at one engine brought.
 type Finding struct {
-	Engine string `json:"engine"`
+	Engine string `json:"engine"` // its URL; or a setting with its value
 	Lines  []Line `json:"lines"`
 }
 

@@ -26,6 +26,7 @@ import (
 	"kvasir/metrics"
 	"kvasir/policy"
 	"kvasir/proxy"
+	"kvasir/receipt"
 	"kvasir/sched"
 	"kvasir/token"
 	"kvasir/web"
@@ -45,7 +46,9 @@ type Router struct {
 	library *library // nil: no tokens are made here
 	seed    kv.Seed
 
-	layout sync.Mutex // over targets changing hands, and writing whose blocks are whose
+	layout   sync.Mutex   // over targets changing hands, and writing whose blocks are whose
+	receipts *receipt.Log // nil: not kept in a file
+
 	keptMu sync.Mutex
 	kept   metrics.Kept // guarded by keptMu
 
@@ -148,6 +151,9 @@ func (r *Router) urls(model string) []string {
 
 // Start binds the listeners and begins to follow the engines and to serve.
 func (r *Router) Start(ctx context.Context) (err error) {
+	if err = r.openReceipts(); err != nil {
+		return err
+	}
 	if r.frontLn, err = listen(r.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -166,6 +172,9 @@ func (r *Router) Start(ctx context.Context) (err error) {
 	}
 	r.restore()
 	r.running.Go(func() { r.tick(ctx) })
+	if r.receipts != nil {
+		r.running.Go(func() { r.receipts.Run(ctx) })
+	}
 	if r.cfg.IndexSnapshot != "" && r.cfg.IndexSnapshotEvery > 0 {
 		r.running.Go(func() { r.keepIndexEvery(ctx) })
 	}
@@ -209,7 +218,7 @@ func (r *Router) adminHandler() http.Handler {
 		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf, Forget: r.forget,
 		Metrics: metrics.Handler(metrics.Parts{
 			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
-			Blocks: r.blocks, Events: r.streamEvents, Kept: r.keptStats(),
+			Blocks: r.blocks, Events: r.streamEvents, Kept: r.keptStats(), Receipts: r.receiptStats(),
 		}),
 	})
 }
@@ -287,6 +296,9 @@ func (r *Router) Close() {
 	r.running.Wait()
 	if r.library != nil {
 		r.library.running.Wait()
+	}
+	if r.receipts != nil {
+		r.receipts.Close()
 	}
 	if r.frontLn != nil { // was started
 		r.keepIndex()

@@ -11,7 +11,6 @@ import (
 
 	"kvasir/config"
 	"kvasir/engine"
-	"kvasir/sched"
 	"kvasir/token"
 	"kvasir/token/bpe"
 	"kvasir/token/chat"
@@ -154,12 +153,5 @@ func (r *Router) mismatch(x token.Mismatch) {
 		r.log.Error("tokens of this model differ from the engine's: they come from its engines from now on", "model", x.Model, "at", x.At, "ours", x.Ours, "theirs", x.Theirs, "body", x.Body)
 	default:
 		r.log.Warn("tokens differ from the engine's", "model", x.Model, "at", x.At, "ours", x.Ours, "theirs", x.Theirs, "body", x.Body)
-	}
-}
-
-// ended compares the length of a prompt that was tokenized here with the engine's.
-func (r *Router) ended(x *sched.Receipt) {
-	if x.Served && x.Source == "local" && r.library != nil {
-		r.library.local.Served(x.Model, x.Tokens, x.ServedPrompt)
 	}
 }

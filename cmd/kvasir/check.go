@@ -34,9 +34,9 @@ func (c checkCmd) Run(ctx context.Context) error {
 	if err != nil && len(cfg.Engines) > 0 {
 		return err
 	}
-	var found []router.Finding
+	found := router.CheckFiles(cfg)
 	if !c.Offline {
-		found = router.Check(ctx, cfg)
+		found = append(found, router.Check(ctx, cfg)...)
 	}
 	if c.JSON {
 		enc := json.NewEncoder(os.Stdout)

@@ -27,6 +27,7 @@ type demoCmd struct {
 	Users   int     `default:"12" help:"Sessions at a time."`
 	Speed   float64 `default:"1" help:"How many times faster the engines are."`
 	Policy  string  `short:"p" default:"auto" help:"The KV-aware policy that is compared with round robin."`
+	Receipt string  `name:"receipts-file" placeholder:"FILE" help:"Keep the receipts of the KV-aware run here, for kvasir sim -i."`
 	Keep    bool    `help:"Leave the router and the engines up at the end."`
 	JSON    bool    `help:"Print both reports as JSON."`
 }
@@ -123,6 +124,9 @@ func (c demoCmd) start(ctx context.Context, policy string) (s *stage, err error)
 	cfg := config.Defaults()
 	cfg.Listen, cfg.Admin, cfg.Policy.Name = "127.0.0.1:0", "127.0.0.1:0", policy
 	cfg.Poll = 500 * time.Millisecond
+	if policy == c.Policy {
+		cfg.ReceiptsFile = c.Receipt
+	}
 	for range c.Engines {
 		ec := mockserver.Defaults()
 		ec.Model, ec.Profile = "modelled-demo", mock.ProfileDemo.Faster(c.Speed)

@@ -19,6 +19,7 @@ type serveFlags struct {
 	Admin     string            `placeholder:"127.0.0.1:8081" help:"Address for metrics, fleet and receipts; off for none."`
 	Policy    string            `short:"p" placeholder:"auto" help:"Which policy picks the engine; kvasir check lists them."`
 	Drain     *time.Duration    `placeholder:"2m" help:"How long open requests may take to end after SIGTERM."`
+	Receipts  string            `name:"receipts-file" placeholder:"FILE" help:"Keep receipts of all decisions here, for kvasir sim -i; without text of prompts."`
 	Tokenizer map[string]string `placeholder:"MODEL=DIR" help:"Directory with a model's tokenizer files, by served model name; repeatable."`
 	Quiet     bool              `name:"no-headers" help:"Leave the x-kvasir-* headers out of answers."`
 }
@@ -54,6 +55,9 @@ func (f *serveFlags) config() (config.Config, error) {
 	if f.Drain != nil {
 		cfg.Drain = *f.Drain
 	}
+	if f.Receipts != "" {
+		cfg.ReceiptsFile = f.Receipts
+	}
 	for model, dir := range f.Tokenizer {
 		if cfg.Tokens.Files.Dirs == nil {
 			cfg.Tokens.Files.Dirs = map[string]string{}
@@ -85,7 +89,7 @@ for the comparison of predictions --enable-prompt-tokens-details. kvasir check t
 
 A restart costs nothing where the file says  index_snapshot: FILE  (and engines have a replay endpoint): what the index
 believes is written at shutdown and every 5 minutes (index_snapshot_every), and believed again as far as each engine
-confirms it. state: FILE keeps what the policy has learned.
+confirms it. state: FILE keeps what the policy has learned. --receipts-file FILE keeps what was decided (docs/receipts.md).
 
 SIGTERM drains: no new requests, open ones end. A second signal stops at once.`
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"kvasir/kv"
 	"kvasir/lab/mock"
-	"kvasir/lab/trace"
+	"kvasir/receipt"
+	"kvasir/sched"
 )
 
 // write puts text into a new file, compressed if its name says so.
@@ -145,21 +147,15 @@ func TestLoadRollouts(t *testing.T) {
 // Our own receipts play again, in their own block size.
 func TestLoadReceipts(t *testing.T) {
 	var b bytes.Buffer
-	w, err := trace.NewReceiptWriter(&b, time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := receipt.NewEncoder(receipt.NewBlind(), time.Unix(0, 0), "test")
+	b.Write(e.AppendHeader(nil))
 	for i := range 20 {
-		r := trace.Receipt{At: float64(i) / 4, ID: uint64(i), Session: fmt.Sprint(i % 3), Tokens: 70 + i, Output: 4, BlockSize: 16, Blocks: []uint64{1, 2, uint64(10 + i%3), uint64(20 + i%3)}}
-		if err := w.Write(&r); err != nil {
-			t.Fatal(err)
-		}
+		r := sched.Receipt{At: at(float64(i) / 4), ID: uint64(i), Session: fmt.Sprint(i % 3), Tokens: 70 + i, Output: 4,
+			Blocks: kv.Chain{BlockSize: 16, Hashes: []kv.Hash{1, 2, kv.Hash(10 + i%3), kv.Hash(20 + i%3)}}}
+		b.Write(e.Append(nil, &r))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	load, told, err := Load(Input{File: write(t, "receipts.jsonl", b.String()+"garbage\n"), SkipBad: true})
-	if err != nil || told.Skipped != 1 || load.size != 16 {
+	load, told, err := Load(Input{File: write(t, "receipts.jsonl", b.String()+"garbage\nmore\n"), SkipBad: true})
+	if err != nil || told.Skipped != 2 || load.size != 16 {
 		t.Fatalf("block size %d, %d skipped, %v", load.size, told.Skipped, err)
 	}
 	if r := runArm(t, load, "marginal", 2, nil).result(); r.Requests != 20 || r.HitRate < .5 {
