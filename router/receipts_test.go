@@ -86,7 +86,11 @@ func TestReceiptsFile(t *testing.T) {
 func TestReceiptsFileUnwritable(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.Listen, cfg.Admin = "127.0.0.1:0", "off"
-	cfg.Engines = []config.Engine{{URL: "http://127.0.0.1:1"}}
+	e, err := config.ParseEngine("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Engines = []config.Engine{e}
 	if got := CheckFiles(cfg); got != nil {
 		t.Errorf("no file, but %v", got)
 	}
