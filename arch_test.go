@@ -23,11 +23,12 @@ var allowed = map[string][]string{
 	"setting": {}, // how a setting is declared
 
 	// the core: siblings don't know each other; sched joins them
-	"fleet":  {"kv"},
-	"index":  {"kv"},
-	"ledger": {"kv"},
-	"policy": {"kv", "setting"},
-	"sched":  {"kv", "fleet", "index", "ledger", "policy"},
+	"fleet":        {"kv"},
+	"index":        {"kv"},
+	"ledger":       {"kv"},
+	"policy":       {"kv", "setting", "policy/learn"},
+	"policy/learn": {"kv"},
+	"sched":        {"kv", "fleet", "index", "ledger", "policy", "policy/learn"},
 
 	// the edge
 	"zmtp":            {},

@@ -1,6 +1,9 @@
 package policy
 
-import "kvasir/kv"
+import (
+	"kvasir/kv"
+	"kvasir/policy/learn"
+)
 
 // A chain is what combinators have in common: everything but Pick goes to the
 // policy inside, so that a scheduler that asks the outermost one for its optional
@@ -43,11 +46,11 @@ func (c *chain) LoadState(src []byte) error {
 	return nil
 }
 
-func (c *chain) Calibration(t kv.Target) Calibration {
-	if p, ok := c.inner.(Calibrator); ok {
-		return p.Calibration(t)
+func (c *chain) Learned(t kv.Target) (learn.Learned, bool) {
+	if p, ok := c.inner.(Learner); ok {
+		return p.Learned(t)
 	}
-	return Calibration{}
+	return learn.Learned{}, false
 }
 
 // inSeconds reports whether the costs that p writes are durations.

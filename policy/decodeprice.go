@@ -1,11 +1,14 @@
 package policy
 
-import "kvasir/kv"
+import (
+	"kvasir/kv"
+	"kvasir/policy/learn"
+)
 
 // A mix is how the time that requests take is split: up to the first token, and
 // after it. It isn't kept over a restart.
 type mix struct {
-	first, after mean // seconds
+	first, after learn.Mean // seconds
 }
 
 const (
@@ -19,13 +22,13 @@ const (
 
 func (m *mix) firstToken(o *kv.FirstToken) {
 	if !o.FromPeer && o.Latency > 0 {
-		m.first.within(o.Latency.Seconds(), mixMemory)
+		m.first.Add(o.Latency.Seconds(), mixMemory)
 	}
 }
 
 func (m *mix) done(o *kv.Done) {
 	if !o.Failed && !o.FromPeer && o.Streaming > 0 {
-		m.after.within(o.Streaming.Seconds(), mixMemory)
+		m.after.Add(o.Streaming.Seconds(), mixMemory)
 	}
 }
 
@@ -34,10 +37,10 @@ func (m *mix) done(o *kv.Done) {
 // to lose at first tokens then, and the last token of all (a rollout, a batch)
 // comes the sooner the more evenly decode is spread.
 func (m *mix) scale() float64 {
-	if m.first.n < mixSamples || m.after.n < mixSamples {
+	if m.first.Weight() < mixSamples || m.after.Weight() < mixSamples {
 		return 1
 	}
-	share := m.first.or(0) / (m.first.or(0) + m.after.or(0))
+	share := m.first.Or(0) / (m.first.Or(0) + m.after.Or(0))
 	return max(1, ordinaryFirst/max(share, 1e-3))
 }
 

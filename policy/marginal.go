@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"kvasir/kv"
+	"kvasir/policy/learn"
 )
 
 // Marginal configures `marginal`.
@@ -76,19 +77,19 @@ type Marginal struct {
 // M is 0 where C isn't known. What is cached and not in flight is no obstacle: it
 // is evicted.
 //
-// The coefficients are learned from first tokens and gaps (calibration.go).
+// The coefficients are learned from first tokens and gaps (package learn).
 // While nothing is known of the fleet's speed there is no clock: the tokens owed
 // stand for the waiting, at the price of the known engine, so that the cost is
 // one of tokens.
 type marginal struct {
 	cfg  Marginal
-	cal  *calibration
+	cal  *learn.Fleet
 	mix  mix
 	intn func(int) int
 }
 
 func newMarginal(cfg Marginal, intn func(int) int) *marginal {
-	return &marginal{cfg: cfg, cal: newCalibration(cfg.Coefficients, cfg.Learn), intn: intn}
+	return &marginal{cfg: cfg, cal: learn.NewFleet(learn.Coefficients(cfg.Coefficients), cfg.Learn), intn: intn}
 }
 
 func (p *marginal) Terms() ([]string, string) {
@@ -127,7 +128,7 @@ func (p *marginal) prices(req *Request, cands []Candidate) prices {
 // expect returns how many tokens the answer is expected to have. The mean is
 // enough: true lengths were no better (policies.md 8.6).
 func (p *marginal) expect(req *Request) float64 {
-	e := p.cal.output.or(float64(p.cfg.Output))
+	e := p.cal.Output(float64(p.cfg.Output))
 	if req.MaxOutput > 0 {
 		e = min(e, float64(req.MaxOutput))
 	}
@@ -135,7 +136,7 @@ func (p *marginal) expect(req *Request) float64 {
 }
 
 func (p *marginal) price(req *Request, c *Candidate, at *prices) {
-	k := p.cal.of(c.Target)
+	k := p.cal.Of(c.Target)
 	n := tokensOf(req)
 	gpu, host, disk := heldBy(c, true)
 	hit := gpu + int(p.cfg.HostWeight*float64(host)+p.cfg.DiskWeight*float64(disk))
@@ -152,12 +153,12 @@ func (p *marginal) price(req *Request, c *Candidate, at *prices) {
 	}
 	l := &c.Load
 	requests := float64(l.Requests)
-	own := k.prefill(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
+	own := k.PrefillTime(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
 	wait := l.Wait.Seconds()
-	memory := k.memoryWait(l, share, at.expect)
+	memory := memoryWait(&k, l, share, at.expect)
 	c.Uncached = u
 	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
-	if !p.cal.known() {
+	if !p.cal.Known() {
 		wait = float64(l.Prefill) * k.PrefillToken
 		c.Prefill = 0
 	}
@@ -173,25 +174,25 @@ func (p *marginal) price(req *Request, c *Candidate, at *prices) {
 
 func (p *marginal) Placed(req *Request, cands []Candidate, i int) {
 	c := &cands[i]
-	p.cal.seen(c.Target, identity(c))
-	if e := p.cal.engine(c.Target); e != nil && memoryShare(req, c, p.expect(req)) < 1 {
-		e.short = req.Now
+	p.cal.Seen(c.Target, identity(c))
+	if memoryShare(req, c, p.expect(req)) < 1 {
+		p.cal.Short(c.Target, req.Now)
 	}
 }
 
 func (p *marginal) FirstToken(o *kv.FirstToken) {
-	p.cal.firstToken(o, p.cfg.Budget)
+	p.cal.FirstToken(o, p.cfg.Budget)
 	p.mix.firstToken(o)
 }
 
 func (p *marginal) Done(o *kv.Done) {
-	p.cal.done(o)
+	p.cal.Done(o)
 	p.mix.done(o)
 }
 
-func (p *marginal) Forget(t kv.Target) { p.cal.forget(t) }
+func (p *marginal) Forget(t kv.Target) { p.cal.Forget(t) }
 
-func (p *marginal) Calibration(t kv.Target) Calibration { return p.cal.report(t) }
+func (p *marginal) Learned(t kv.Target) (learn.Learned, bool) { return p.cal.Learned(t), true }
 
-func (p *marginal) AppendState(dst []byte) []byte { return p.cal.appendState(dst) }
-func (p *marginal) LoadState(src []byte) error    { return p.cal.loadState(src) }
+func (p *marginal) AppendState(dst []byte) []byte { return p.cal.AppendState(dst) }
+func (p *marginal) LoadState(src []byte) error    { return p.cal.LoadState(src) }

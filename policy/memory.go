@@ -1,6 +1,9 @@
 package policy
 
-import "kvasir/kv"
+import (
+	"kvasir/kv"
+	"kvasir/policy/learn"
+)
 
 // memoryShare returns which share of the memory that all in flight at c and this
 // request need is there: C/R of marginal, at most 1; 1 where that isn't known.
@@ -39,7 +42,7 @@ func roomiest(req *Request, cands []Candidate, expect float64) (share float64) {
 
 // memoryWait returns how long the request would wait at c for KV memory, in
 // seconds: M of marginal.
-func (k *Coefficients) memoryWait(l *kv.Load, share, expect float64) float64 {
+func memoryWait(k *learn.Coefficients, l *kv.Load, share, expect float64) float64 {
 	if share == 1 {
 		return 0
 	}

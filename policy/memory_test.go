@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"kvasir/kv"
+	"kvasir/policy/learn"
 )
 
 // fiftyBlocks is a prompt of 1,600 tokens in blocks of 32.
@@ -156,9 +157,13 @@ func TestMarginalSpreadsWhatIsNew(t *testing.T) {
 		p := must(t, c.cfg, lowestIndex).(*marginal)
 		for i := range cands {
 			cands[i].BlockSize, cands[i].Blocks = 32, 256
-			p.cal.seen(cands[i].Target, identity(&cands[i]))
-			for range 200 {
-				p.cal.engine(cands[i].Target).prefill.observe([]float64{1, c.slower}[i])
+			p.Placed(&Request{}, cands, i)
+		}
+		k := learn.KnownEngine()
+		for n := range 200 {
+			for i, slower := range []float64{1, c.slower} {
+				u := 500 + n*20
+				p.FirstToken(&kv.FirstToken{Target: cands[i].Target, Prompt: u, Alone: true, Latency: seconds(slower * k.PrefillTime(u, 0, 8192, 0, 0)), MaxBatch: 8192})
 			}
 		}
 		cands[0].Held, cands[1].Held, cands[0].Overlap.GPU = c.held, c.other, int32(c.prefix)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"kvasir/kv"
+	"kvasir/policy/learn"
 )
 
 // A Policy picks the target that serves a request.
@@ -62,6 +63,12 @@ type Keeper interface {
 	AppendState(dst []byte) []byte
 	// LoadState replaces the state. On an error the state is unchanged.
 	LoadState(src []byte) error
+}
+
+// A Learner has learned how fast targets are.
+type Learner interface {
+	// Learned returns what it knows of t; false if it learns nothing.
+	Learned(t kv.Target) (learn.Learned, bool)
 }
 
 // A Shedder may refuse a request that Pick would place. The scheduler asks

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"kvasir/kv"
+	"kvasir/policy/learn"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -14,6 +15,9 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func at(seconds float64) time.Time {
 	return t0.Add(time.Duration(seconds * float64(time.Second)))
 }
+
+// nominal is the engine that is taken where nothing is known.
+var nominal = Coefficients(learn.KnownEngine())
 
 func seeded(seed uint64) func(int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 

@@ -125,8 +125,8 @@ func (p *steer) Placed(req *Request, cands []Candidate, i int) {
 		}
 	}
 	if move == infinity { // as if nobody else held anything of it
-		k := p.cal.of(c.Target)
-		move = k.prefill(tokensOf(req), 0, p.cfg.Budget, 0, 0)
+		k := p.cal.Of(c.Target)
+		move = k.PrefillTime(tokensOf(req), 0, p.cfg.Budget, 0, 0)
 	}
 	req.Tag = p.returns.placed(req.Now, p.returns.find(req.Hashes), req.Hashes[len(req.Hashes)-1], c.Target, move, req.NextTurn)
 }

@@ -84,6 +84,11 @@ var commands = map[string]func(*script){
 				s.fail("%v", err)
 			}
 			d.Served(r.Prompt.Tokens, s.atoi(s.word(1)))
+			if s.has("took") {
+				s.now = s.now.Add(s.duration("took", 0))
+				d.FirstToken(s.now)
+				d.Progress(s.num("answer", 0), s.now)
+			}
 			d.Done(s.now, sched.Completed)
 		}
 		s.quiet = false
@@ -102,6 +107,13 @@ var commands = map[string]func(*script){
 	},
 	"load":  func(s *script) { s.say("owes %s", s.show(s.Load(s.target(0), s.now))) },
 	"state": func(s *script) { s.say("%s", s.show(s.State(s.target(0)))) },
+	"learned": func(s *script) {
+		if l, ok := s.Learned(s.target(0)); ok {
+			s.say("%s", s.show(l))
+		} else {
+			s.say("nothing is learned")
+		}
+	},
 	"match": func(s *script) {
 		r := s.request()
 		over := make([]kv.Overlap, s.fleet.Snapshot().NumTargets())

@@ -38,9 +38,10 @@ import (
 //	route [tokens=(x:160,y:32)] ... a request; see script.request
 //	peer A [tokens=(x:160)] ...     another router tells that it has placed one there
 //	first N; progress N OUTPUT; served N PROMPT CACHED; done N [failed | cancelled]
-//	serve TIMES CACHED tokens=(x:160)   that many requests from start to end, each served so much from cache
+//	serve TIMES CACHED tokens=(x:160) [took=D] [answer=N]   that many requests from start to end, each
+//	                                served so much from cache; with its first token after D, and then N of them
 //	wait D; tick
-//	load A; state A; match [tokens=(x:160)]; costs; receipts [limit=N]
+//	load A; state A; learned A; match [tokens=(x:160)]; costs; receipts [limit=N]
 //	forget A; keep; restore [text]  the policy's state, of the last keep
 //	spy [pick=A] [shed=D] ...       what the policy `spy` does from now on; see spy
 //

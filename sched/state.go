@@ -8,6 +8,7 @@ import (
 
 	"kvasir/kv"
 	"kvasir/policy"
+	"kvasir/policy/learn"
 )
 
 // GaugeLife is how long an engine's report of itself is believed; older ones are
@@ -185,6 +186,19 @@ func (s *Scheduler) State(t kv.Target) TargetState {
 	s.states.mu.Lock()
 	defer s.states.mu.Unlock()
 	return s.states.by[t]
+}
+
+// Learned returns what the policy has learned of how fast t is, as it prices requests
+// with it: seconds per prompt token and step, how t compares with the fleet, and what
+// that rests on. False if the policy learns nothing; then there is nothing to show. The
+// age of the latest sample is now less Prefill.Last, or Decode.Last, unless that is zero.
+func (s *Scheduler) Learned(t kv.Target) (learn.Learned, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.policy.(policy.Learner); ok {
+		return l.Learned(t)
+	}
+	return learn.Learned{}, false
 }
 
 // Load returns what t owes.
