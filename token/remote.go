@@ -93,7 +93,8 @@ func (r *Remote) Tokens(ctx context.Context, q *Request) Result {
 	if res, ok := r.cache.get(key); ok {
 		return res
 	}
-	ch := r.flight.DoChan(string(key[:]), func() (any, error) {
+	ch := r.flight.DoChan(string(key[:]), func() (_ any, err error) {
+		defer fence(&err)
 		// Not ctx: others may be waiting for the same answer.
 		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timeout)
 		defer cancel()

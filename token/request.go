@@ -20,7 +20,8 @@ func newDecoder(b []byte) *jsontext.Decoder {
 }
 
 // readValue returns the next value as a part of b, which dec reads.
-func readValue(dec *jsontext.Decoder, b []byte) (jsontext.Value, error) {
+func readValue(dec *jsontext.Decoder, b []byte) (_ jsontext.Value, err error) {
+	defer fence(&err)
 	v, err := dec.ReadValue()
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func readValue(dec *jsontext.Decoder, b []byte) (jsontext.Value, error) {
 // fields calls f with each member of the JSON object in body: its name and raw
 // value, a part of body, in order. Of members that occur twice, the later is the
 // one that counts (Python's rule): f simply overwrites.
-func fields(body []byte, f func(name string, value jsontext.Value) error) error {
+func fields(body []byte, f func(name string, value jsontext.Value) error) (err error) {
+	defer fence(&err)
 	dec := newDecoder(body)
 	tok, err := dec.ReadToken()
 	if err != nil {
@@ -65,7 +67,8 @@ func fields(body []byte, f func(name string, value jsontext.Value) error) error 
 }
 
 // elements calls f with each element of the JSON array v.
-func elements(v jsontext.Value, f func(jsontext.Value) error) error {
+func elements(v jsontext.Value, f func(jsontext.Value) error) (err error) {
+	defer fence(&err)
 	dec := newDecoder(v)
 	if _, err := dec.ReadToken(); err != nil {
 		return err
@@ -84,7 +87,8 @@ func elements(v jsontext.Value, f func(jsontext.Value) error) error {
 
 // unquoteExact reads a JSON string whose text we have to know exactly. A lone
 // surrogate has none (vLLM refuses it), and bytes that are not UTF-8 neither.
-func unquoteExact(v jsontext.Value, to *string) error {
+func unquoteExact(v jsontext.Value, to *string) (err error) {
+	defer fence(&err)
 	b, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
 	*to = unsafe.String(unsafe.SliceData(b), len(b)) // nobody else has b
 	return err

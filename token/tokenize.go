@@ -96,7 +96,8 @@ func has(list []string, s string) bool {
 	return false
 }
 
-func unquote(v jsontext.Value, to *string) error {
+func unquote(v jsontext.Value, to *string) (err error) {
+	defer fence(&err)
 	*to = ""
 	if v.Kind() != '"' {
 		return nil
