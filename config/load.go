@@ -36,7 +36,14 @@ func Load(name string) (Config, error) {
 }
 
 // Parse reads YAML (or JSON, which is YAML) over what c has. name is the file's.
-func Parse(name string, b []byte, c *Config) error {
+// The parser is not ours, and panics on some input (issue 735 of goccy/go-yaml is one
+// of several): that is an error too, whether in it or in what we make of its tree.
+func Parse(name string, b []byte, c *Config) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: the YAML reader gave up (%v); want plain YAML", name, p)
+		}
+	}()
 	if len(b) > maxFile {
 		return fmt.Errorf("%s: more than %d bytes, want a configuration of up to as many", name, maxFile)
 	}
@@ -52,14 +59,9 @@ func Parse(name string, b []byte, c *Config) error {
 	return d.places.prefix(d.decode("", body, reflect.ValueOf(c).Elem(), reflect.StructField{}))
 }
 
-// parse returns the one document in b, nil if there is none. The parser is not
-// ours: what it panics at is an error, and its errors begin with line and column.
+// parse returns the one document in b, nil if there is none. Errors begin with line
+// and column.
 func parse(b []byte) (body ast.Node, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			body, err = nil, fmt.Errorf(" the YAML reader gave up (%v); want plain YAML", p)
-		}
-	}()
 	if err := tooDeep(b); err != nil {
 		return nil, err
 	}
