@@ -13,7 +13,7 @@ import (
 // A panic behind the fence is a reason why there are no tokens, in whichever goroutine.
 func TestFence(t *testing.T) {
 	const want = "a bug in Kvasir or its JSON library, please report it: no"
-	r := NewRemote(RemoteConfig{}, nil, 0, func(string) []string { panic("no") }, time.Now)
+	r := NewRemote(RemoteConfig{Timeout: time.Minute, Concurrency: 1}, nil, 0, func(string) []string { panic("no") }, time.Now)
 	res := r.Tokens(context.Background(), &Request{Endpoint: Chat, Body: []byte("{}")})
 	if res.Why != want || r.Stats().Failed != 1 {
 		t.Errorf("Remote: %+v, %+v", res, r.Stats())
