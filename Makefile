@@ -7,7 +7,7 @@ PKG     ?= ./sched ./policy ./ledger ./fleet ./kv ./engine/seq
 N       ?= 60
 SEED    ?= 1
 
-.PHONY: test race lint fuzz mutants bench bench-rivals bench-real interop demo fixtures experiments build
+.PHONY: test race lint fuzz mutants bench bench-rivals bench-real interop demo docs fixtures experiments build
 
 test: ## all tests that need only Go
 	$(GO) vet $(PKGS)
@@ -35,6 +35,9 @@ interop: ## real vLLM, real clients, real libzmq; needs Python 3.11, npm and a p
 
 bench-rivals: ## Dynamo's index on the same workload (Rust, from crates.io), and ours; needs cargo and ../shared/bench
 	sh .ci/rivals ../shared/bench/src/rust/dynbench
+
+docs: ## docs/configuration.md and docs/kvasir.schema.json, from the source
+	$(GO) generate ./config
 
 fixtures: ## tokenizer files and chat templates that tests read and that can't be vendored; cached by sum
 	$(GO) run ./token/bpe/fetch

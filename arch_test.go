@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"engine/wire":     {"kv"},
 	"engine/seq":      {"kv"},
 	"token":           {"kv", "setting", "token/bpe", "token/chat"},
-	"token/files":     {},
+	"token/files":     {"setting"},
 	"token/bpe":       {},
 	"token/bpe/fetch": {},
 	"token/jinja":     {},
@@ -62,6 +62,9 @@ var allowed = map[string][]string{
 	"lab/tokenbench": {"kv", "token", "token/bpe", "token/chat", "token/jinja"},
 	"lab/mutants":    {},
 	"lab/eventbench": {"kv", "index", "engine", "engine/wire", "zmtp"},
+
+	"config/reference": {"config", "setting"},
+	"docs":             {}, // what the binary carries of them
 
 	// wiring only
 	"cmd/kvasir": {"*"},

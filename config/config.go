@@ -24,9 +24,9 @@ import (
 // A Config is everything that `kvasir serve` can be told. Start from Defaults.
 type Config struct {
 	// Listen is where OpenAI-compatible traffic comes in.
-	Listen string `yaml:"listen" default:":8080" want:"HOST:PORT or :PORT"`
+	Listen string `yaml:"listen" default:":8080" want:"HOST:PORT or :PORT" example:"127.0.0.1:8000"`
 	// Admin is where metrics, the fleet's page and receipts are served; "off" for nowhere.
-	Admin string `yaml:"admin" default:"127.0.0.1:8081" want:"HOST:PORT, :PORT or off"`
+	Admin string `yaml:"admin" default:"127.0.0.1:8081" want:"HOST:PORT, :PORT or off" example:"off"`
 	// Engines are the replicas.
 	Engines []Engine `yaml:"engines"`
 	// EventsListen is where engines dial in whose events are "listen". vLLM dials where

@@ -10,7 +10,7 @@ import (
 // than the named one, and of the combinators that are off, have no effect. Start
 // from Defaults.
 type Config struct {
-	// Name is the policy.
+	// Name is the policy. `kvasir check` says what each does.
 	Name string `yaml:"name" default:"auto" oneof:"*"`
 
 	Dynamo       Dynamo       `yaml:"dynamo"`
@@ -50,3 +50,11 @@ func Defaults() Config { return setting.Defaults[Config]() }
 func (c *Config) Validate() error { return setting.Check("policy.", c) }
 
 var infinity = math.Inf(1)
+
+// Resolved returns the settings with auto and presets replaced by what they stand
+// for: the policy decides as before.
+func (c Config) Resolved() Config {
+	c.resolve()
+	c.Dynamo = c.Dynamo.Effective()
+	return c
+}

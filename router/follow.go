@@ -13,7 +13,6 @@ import (
 	"kvasir/fleet"
 	"kvasir/index"
 	"kvasir/kv"
-	"kvasir/policy"
 	"kvasir/proxy"
 )
 
@@ -48,7 +47,7 @@ func (r *Router) addEngines() error {
 		}
 		f.replica, err = engine.New(engine.Config{
 			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
-			Poll: r.cfg.Poll, MetricsPoll: r.pollMetrics(), Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
+			Poll: r.cfg.Poll, MetricsPoll: r.cfg.MetricsEvery(), Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
 		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Down: f.down})
 		if err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
@@ -260,16 +259,3 @@ func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
 
 func (w warnings) WithAttrs(a []slog.Attr) slog.Handler { return warnings{w.Handler.WithAttrs(a)} }
 func (w warnings) WithGroup(n string) slog.Handler      { return warnings{w.Handler.WithGroup(n)} }
-
-// pollMetrics returns how often engines are asked for their load figures: often
-// if the policy decides by them, as figures a second old double its waiting times
-// (docs/experiments.md).
-func (r *Router) pollMetrics() time.Duration {
-	switch {
-	case r.cfg.PollMetrics > 0:
-		return r.cfg.PollMetrics
-	case policy.Needs(r.cfg.Policy).Engine:
-		return 100 * time.Millisecond
-	}
-	return 5 * time.Second
-}

@@ -348,22 +348,3 @@ func TestPolicyStateIsKept(t *testing.T) {
 		t.Errorf("%d with a broken state file", a.code)
 	}
 }
-
-// TestPollMetrics: engines are asked for their load often only by policies that
-// decide by it.
-func TestPollMetrics(t *testing.T) {
-	for _, c := range []struct {
-		policy string
-		key    time.Duration
-		want   time.Duration
-	}{
-		{"auto", 0, 5 * time.Second}, {"dynamo", 0, 5 * time.Second}, {"llmd_precise", 0, 100 * time.Millisecond},
-		{"llmd_precise", time.Second, time.Second}, {"auto", time.Minute, time.Minute},
-	} {
-		cfg := config.Defaults()
-		cfg.Policy.Name, cfg.PollMetrics = c.policy, c.key
-		if got := (&Router{cfg: cfg}).pollMetrics(); got != c.want {
-			t.Errorf("%s, poll_metrics %v: every %v, want %v", c.policy, c.key, got, c.want)
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -132,9 +133,9 @@ func (r *Rule) Accepts(t reflect.Type) string {
 			s = strings.Join(words[:n-1], ", ") + " or " + words[n-1]
 		}
 	case r.Ranged && math.IsInf(r.Hi, 1):
-		s = fmt.Sprintf("at least %s", bound(t, r.Lo))
+		s = fmt.Sprintf("at least %s", r.bound(t, r.Lo))
 	case r.Ranged:
-		s = fmt.Sprintf("%s to %s", bound(t, r.Lo), bound(t, r.Hi))
+		s = fmt.Sprintf("%s to %s", r.bound(t, r.Lo), r.bound(t, r.Hi))
 	default:
 		s = kindWord(t)
 	}
@@ -165,6 +166,26 @@ func kindWord(t reflect.Type) string {
 		return "a list of mappings"
 	}
 	return "a mapping, key: value"
+}
+
+func (r *Rule) bound(t reflect.Type, n float64) string {
+	if r.Unit == "bytes" {
+		return Bytes(int64(n))
+	}
+	return bound(t, n)
+}
+
+// Bytes writes 67108864 as 64MiB, and what is no whole KiB as it is.
+func Bytes(n int64) string {
+	if n == 0 || n%1024 != 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for i < len(units)-1 && n%1024 == 0 {
+		n, i = n/1024, i+1
+	}
+	return strconv.FormatInt(n, 10) + units[i]
 }
 
 func bound(t reflect.Type, n float64) string {

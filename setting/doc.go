@@ -5,7 +5,7 @@
 //
 // The comment is its meaning, and the tags are all else: Fill reads the default,
 // Check reads what is accepted, and docs/configuration.md and the JSON schema are
-// made of the same tags and comment (config/gen). So a default that is printed is
+// made of the same tags and comment (config/reference). So a default that is printed is
 // the one in force, and a range that is documented is the one that is checked.
 //
 // Tags:

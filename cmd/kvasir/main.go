@@ -33,7 +33,6 @@ func main() {
 	parser := kong.Must(&c,
 		kong.Name("kvasir"),
 		kong.Description("Kvasir sends each LLM request to the engine replica that already holds its prefix in the KV cache, unless waiting there costs more.\n\nStart with:  kvasir demo"),
-		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
 	args := os.Args[1:]
@@ -41,7 +40,10 @@ func main() {
 		args = []string{"--help"}
 	}
 	k, err := parser.Parse(args)
-	parser.FatalIfErrorf(err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kvasir:", usage(err))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -49,6 +51,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kvasir:", err)
 		os.Exit(1)
 	}
+}
+
+// usage is the error about a command line, and where to read on.
+func usage(err error) string {
+	verb := ""
+	var e *kong.ParseError
+	if errors.As(err, &e) && e.Context != nil && e.Context.Command() != "" {
+		verb = " " + e.Context.Command()
+	}
+	return fmt.Sprintf("%v; see kvasir%s --help", err, verb)
 }
 
 // version is what the build says of itself.

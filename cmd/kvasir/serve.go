@@ -35,6 +35,7 @@ func (f *serveFlags) config() (config.Config, error) {
 	}
 	if len(f.Engine) > 0 {
 		cfg.Engines = nil
+		cfg.Flagged("engines")
 		for _, s := range f.Engine {
 			e, err := config.ParseEngine(s)
 			if err != nil {
@@ -45,15 +46,19 @@ func (f *serveFlags) config() (config.Config, error) {
 	}
 	if f.Listen != "" {
 		cfg.Listen = f.Listen
+		cfg.Flagged("listen")
 	}
 	if f.Admin != "" {
 		cfg.Admin = f.Admin
+		cfg.Flagged("admin")
 	}
 	if f.Policy != "" {
 		cfg.Policy.Name = f.Policy
+		cfg.Flagged("policy.name")
 	}
 	if f.Drain != nil {
 		cfg.Drain = *f.Drain
+		cfg.Flagged("drain")
 	}
 	if f.Receipts != "" {
 		cfg.ReceiptsFile = f.Receipts

@@ -4,36 +4,70 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"kvasir/setting"
 )
 
 // Config says where to look. The zero value looks at the engine's path and at the
 // cache of HF_HOME.
 type Config struct {
 	// Dirs names a directory for a model, by served model name.
-	Dirs map[string]string `yaml:"dirs"`
-	// Repos names a hub repository for a model, by served model name, where it
-	// isn't the engine's own.
-	Repos map[string]string `yaml:"repos"`
-	// Hub allows to fetch from a hub. Off by default: a router shouldn't talk to the
-	// internet unasked.
+	Dirs map[string]string `yaml:"dirs" example:"{my-model: /models/my-model}"`
+	// Repos names a hub repository for a model, by served model name, where it isn't the
+	// engine's own.
+	Repos map[string]string `yaml:"repos" example:"{my-model: Qwen/Qwen3-8B}"`
+	// Hub allows to fetch from a hub. A router shouldn't talk to the internet unasked.
 	Hub bool `yaml:"hub"`
-	// Endpoint of the hub. Default: HF_ENDPOINT, else https://huggingface.co.
-	Endpoint string `yaml:"endpoint"`
-	// TokenFile holds an access token. Default: HF_TOKEN_PATH, else HF_HOME/token;
-	// the variable HF_TOKEN wins over both.
-	TokenFile string `yaml:"token_file"`
-	// Cache is where fetched files are kept. Default: HF_HUB_CACHE or HF_HOME/hub, in
-	// the hub's own layout, shared with every other tool.
-	Cache string `yaml:"cache"`
+	// Endpoint of the hub. Without it HF_ENDPOINT, else https://huggingface.co.
+	Endpoint string `yaml:"endpoint" want:"http://HOST or https://HOST" example:"https://huggingface.co"`
+	// TokenFile holds an access token. Without it HF_TOKEN_PATH, else HF_HOME/token; the
+	// variable HF_TOKEN wins over all.
+	TokenFile string `yaml:"token_file" example:"/run/secrets/hf-token"`
+	// Cache is where fetched files are kept, in the hub's own layout, shared with every
+	// other tool. Without it HF_HUB_CACHE, else HF_HOME/hub.
+	Cache string `yaml:"cache" example:"/var/cache/huggingface"`
+}
+
+// Check accepts what the tags can't say. The error doesn't show a password.
+func (c *Config) Check() error {
+	if c.Endpoint == "" || cleanEndpoint(c.Endpoint) {
+		return nil
+	}
+	return &setting.Error{Key: "endpoint", Value: strconv.Quote(c.Endpoint[strings.LastIndex(c.Endpoint, "@")+1:]), Want: "http://HOST or https://HOST, without a password (token_file is for that)"}
+}
+
+func cleanEndpoint(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+// Resolved returns c with what the environment says filled in.
+func (c Config) Resolved() Config {
+	if e := c.endpoint(); cleanEndpoint(e) { // one with a password is nobody's business
+		c.Endpoint = e
+	}
+	c.TokenFile, c.Cache = c.tokenFile(), c.cache()
+	return c
+}
+
+func (c Config) endpoint() string {
+	return cmp.Or(c.Endpoint, os.Getenv("HF_ENDPOINT"), "https://huggingface.co")
+}
+
+func (c Config) tokenFile() string {
+	return cmp.Or(c.TokenFile, os.Getenv("HF_TOKEN_PATH"), filepath.Join(home(), "token"))
 }
 
 // A Place is where a model's files are.

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -31,7 +30,7 @@ const (
 // the hub's own layout. A file that broke off is continued where it ended; each is
 // checked against the sum that the hub gives.
 func (c Config) fetch(ctx context.Context, repo string) (Place, error) {
-	h := hub{base: strings.TrimRight(cmp.Or(c.Endpoint, os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/"), token: c.token()}
+	h := hub{base: strings.TrimRight(c.endpoint(), "/"), token: c.token()}
 	rev, names, err := h.list(ctx, repo)
 	if err != nil {
 		return Place{}, fmt.Errorf("hub %s: %w", h.base, err)
@@ -68,7 +67,7 @@ func (c Config) token() string {
 	if t := os.Getenv("HF_TOKEN"); t != "" {
 		return strings.TrimSpace(t)
 	}
-	b, err := os.ReadFile(cmp.Or(c.TokenFile, os.Getenv("HF_TOKEN_PATH"), filepath.Join(home(), "token")))
+	b, err := os.ReadFile(c.tokenFile())
 	if err != nil {
 		return ""
 	}
