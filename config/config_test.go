@@ -100,7 +100,7 @@ func TestErrors(t *testing.T) {
 		{"engines: [{url: http://a:1}, {url: http://A:1/v1}]\n", `yaml:1:31: engines[1].url: "http://A:1/v1", want another than engines[0]`},
 		{"engines: [{url: ftp://a:1}]\n", `yaml:1:12: engines[0].url: "ftp://a:1", want http://HOST:PORT`},
 		{"engines: [{}]\n", `engines[0].url: "", want http://HOST:PORT`},
-		{engines + "receipts_file_bytes: 5\n", "receipts_file_bytes: 5, want 1048576"},
+		{engines + "receipts_file_bytes: 5\n", "receipts_file_bytes: 5, want 1MiB to 1TiB"},
 		{engines + "receipts_file_keep: 0\n", "receipts_file_keep: 0, want 1 to 10000"},
 		{engines + "state: a\nreceipts_file: ./a\n", `receipts_file: "./a", want another file than state`},
 		{engines + "index_snapshot: a\nreceipts_file: a\n", `receipts_file: "a", want another file than index_snapshot`},
