@@ -23,6 +23,10 @@ type Info struct {
 	Blocks    int // of the GPU pool, per rank
 	MaxBatch  int // tokens that a step computes at most (SGLang tells)
 
+	// LowFirst says that SGLang was told to serve low priorities first, as vLLM does
+	// (--schedule-low-priority-values-first).
+	LowFirst bool
+
 	Started float64 // when the process began, unix seconds
 	Ranks   []Rank  // load of each rank; as long as the number of ranks, at least 1
 

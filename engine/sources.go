@@ -137,6 +137,7 @@ func parseServerInfo(body []byte, host string, i *Info) ([]Source, error) {
 		PageSize int    `json:"page_size"`
 		Tokens   int    `json:"max_total_num_tokens"`
 		Batch    int    `json:"chunked_prefill_size"`
+		LowFirst bool   `json:"schedule_low_priority_values_first"`
 		Replay   string `json:"kv_events_config"` // JSON in a string, as given on the command line
 		KVEvents *struct {
 			Publisher string  `json:"publisher"`
@@ -158,7 +159,7 @@ func parseServerInfo(body []byte, host string, i *Info) ([]Source, error) {
 		i.Kind, i.Version = cmp.Or(i.Kind, "sglang"), v.Version
 	}
 	i.BlockSize = cmp.Or(v.PageSize, i.BlockSize)
-	i.MaxBatch = max(v.Batch, 0)
+	i.MaxBatch, i.LowFirst = max(v.Batch, 0), v.LowFirst
 	if v.Tokens == 0 && len(v.Internal) > 0 {
 		v.Tokens = v.Internal[0].Tokens
 	}

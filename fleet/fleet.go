@@ -44,6 +44,17 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
+// An Order says which of two numbers an engine serves first that requests have as
+// "priority".
+type Order uint8
+
+// The orders.
+const (
+	NoOrder   Order = iota // not known
+	LowFirst               // as vLLM
+	HighFirst              // as SGLang, unless it is told otherwise
+)
+
 // A Model is a name that a replica serves.
 type Model struct {
 	ID     string // the name that clients use
@@ -70,6 +81,9 @@ type Replica struct {
 	BlockSize int // tokens; 0 while unknown
 	Blocks    int // blocks of the GPU pool, per rank; 0 while unknown
 	MaxBatch  int // tokens that the engine computes in a step at most; 0 while unknown
+
+	// Priorities is how the engine takes "priority" of requests.
+	Priorities Order
 
 	// FirstRank is what the engine calls its first rank: above 0 where several
 	// processes share one data-parallel group.

@@ -297,12 +297,16 @@ func TestShedPreventsThatAllAreLate(t *testing.T) {
 			i := p.Pick(req, cands)
 			soonest := min(cands[0].Load.Wait+cands[0].Prefill, cands[1].Load.Wait+cands[1].Prefill)
 			if s, ok := p.(Shedder); ok {
-				if retry, no := s.Shed(req, cands, i); no {
+				if why, no := s.Shed(req, cands, i); no {
 					if soonest <= 5*time.Second {
 						t.Fatal("refused what could be in time")
 					}
-					if want := cands[0].Load.Wait; retry < want.Truncate(time.Second) || retry > want+2*time.Second {
-						t.Fatalf("retry after %v, waiting is %v", retry, want)
+					// Once the least of the queues is this much shorter.
+					if over := soonest - 5*time.Second; why.Retry < over || why.Retry > over+time.Second {
+						t.Fatalf("retry after %v, it would be late by %v", why.Retry, over)
+					}
+					if !why.Late || why.Deadline != 5*time.Second || (why.Soonest-soonest).Abs() > time.Microsecond || (why.Alone-cands[0].Prefill).Abs() > time.Microsecond {
+						t.Fatalf("%+v, of %v", why, soonest)
 					}
 					refused++
 					continue

@@ -74,9 +74,18 @@ type Learner interface {
 // A Shedder may refuse a request that Pick would place. The scheduler asks
 // after Pick and before Placed.
 type Shedder interface {
-	// Shed reports whether the request should be refused, and after how long
-	// the client may try again.
-	Shed(req *Request, cands []Candidate, i int) (retry time.Duration, shed bool)
+	// Shed reports whether the request should be refused, and why.
+	Shed(req *Request, cands []Candidate, i int) (why Refusal, shed bool)
+}
+
+// A Refusal is what a client is told of a request that is refused.
+type Refusal struct {
+	Retry time.Duration // when it may be tried again
+	// Late: no target could begin to answer before Soonest, and the request's
+	// deadline is Deadline. Else it is refused for its priority.
+	Late              bool
+	Soonest, Deadline time.Duration
+	Alone             time.Duration // Late: of Soonest, what an idle target needs at least
 }
 
 // A Request is what a policy may know of a request.

@@ -33,12 +33,12 @@ type shed struct {
 
 func (p *shed) Pick(req *Request, cands []Candidate) int { return p.inner.Pick(req, cands) }
 
-func (p *shed) Shed(req *Request, cands []Candidate, _ int) (retry time.Duration, refuse bool) {
+func (p *shed) Shed(req *Request, cands []Candidate, _ int) (why Refusal, refuse bool) {
 	deadline := p.cfg.Deadline
 	if req.Deadline > 0 {
 		deadline = req.Deadline
 	}
-	soonest, wait := infinity, infinity
+	soonest, wait, alone := infinity, infinity, infinity
 	saturated := true
 	for i := range cands {
 		c := &cands[i]
@@ -46,17 +46,29 @@ func (p *shed) Shed(req *Request, cands []Candidate, _ int) (retry time.Duration
 		if !known {
 			soonest = 0 // can't tell, so it may be in time
 		}
-		soonest, wait = min(soonest, w+own), min(wait, w)
+		soonest, wait, alone = min(soonest, w+own), min(wait, w), min(alone, own)
 		if queueOf(c) < p.cfg.Queue && usageOf(c) < p.cfg.KVUsage {
 			saturated = false
 		}
 	}
-	late := deadline > 0 && soonest > deadline.Seconds()
-	if !late && !(req.Priority < 0 && saturated) {
-		return 0, false
+	switch {
+	case deadline > 0 && soonest > deadline.Seconds():
+		return Refusal{
+			Retry: wholeSeconds(soonest - deadline.Seconds()), // by then so much work is done
+			Late:  true, Soonest: durationOf(soonest), Deadline: deadline, Alone: durationOf(alone),
+		}, true
+	case req.Priority < 0 && saturated:
+		return Refusal{Retry: wholeSeconds(wait)}, true
 	}
-	return time.Duration(math.Ceil(max(1, min(wait, 3600)))) * time.Second, true
+	return Refusal{}, false
 }
+
+// wholeSeconds rounds s up to what Retry-After can say: 1 s to an hour.
+func wholeSeconds(s float64) time.Duration {
+	return time.Duration(math.Ceil(max(1, min(s, 3600)))) * time.Second
+}
+
+func durationOf(s float64) time.Duration { return time.Duration(min(s, 1e6) * float64(time.Second)) }
 
 // times returns the waiting and the own prefill on c, in seconds.
 func (p *shed) times(req *Request, c *Candidate) (wait, own float64, known bool) {

@@ -43,6 +43,8 @@ type call struct {
 	without int         // engines that don't have it
 	last    answer      // what the last engine said, if it said anything
 
+	deadline time.Duration // from arrival to the first token, 0 if the client names none
+
 	stage stage  // guarded by attempt.mu until the first content
 	held  []byte // guarded by attempt.mu: of the answer, not yet sent
 
@@ -121,6 +123,7 @@ func (c *call) refuse(e problem) {
 func (c *call) serve() {
 	for {
 		began := time.Now()
+		c.route.Deadline = c.left(began)
 		d, err := c.p.sched.Route(&c.route, began)
 		if err != nil {
 			c.giveUp(err)

@@ -42,7 +42,7 @@ func (c *call) read() *problem {
 		}
 	}
 	c.route.Model = c.f.model
-	return nil
+	return c.hints()
 }
 
 // opaque reports whether the body can't or needn't be read as JSON.
@@ -105,14 +105,12 @@ func (c *call) prepare() {
 	if c.rt.generate || c.rt.endpoint == Passed { // to tokenize or render is no work for the model
 		c.route.Bytes = len(c.body.b)
 	}
-	c.route.MaxOutput = c.f.output
 	c.route.Session = c.f.session
 	if id := c.r.Header.Get("X-Session-Id"); id != "" {
 		c.route.Session = sessionKey("x-session-id", id)
 	}
 	c.route.ID = c.requestID()
 	c.route.Silent = c.rt.generate && !c.f.stream
-	c.route.NextTurn = nextTurn(c.r.Header.Get("X-Kvasir-Next-Turn"))
 	c.pin()
 	c.stick()
 	if !c.rt.generate || c.rt.kind == token.Other || c.r.Method != http.MethodPost {
@@ -138,17 +136,6 @@ func (c *call) prepare() {
 	cancel()
 	c.p.stats.tokens.observe(time.Since(began))
 	c.tokens(&res)
-}
-
-// nextTurn reads when the client expects to go on, in seconds after the answer's
-// end: a hint for policies that price what comes back. What is no number of seconds
-// is no hint.
-func nextTurn(v string) time.Duration {
-	s, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(s > 0 && s <= 24*3600) {
-		return 0
-	}
-	return time.Duration(s * float64(time.Second))
 }
 
 // tokens fills in the prompt. Of several prompts the longest is the one to look

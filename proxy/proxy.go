@@ -7,13 +7,15 @@
 //	ServeHTTP   path and method (paths.go), drain (drain.go)
 //	readBody    once, bounded (body.go)
 //	readFields  model, stream, session: in place, without decoding (request.go, scan.go)
-//	prepare     token ids, if they can be had in time (prepare.go); askUsage (usage.go)
+//	hints       what headers and body say beside the prompt (hints.go)
+//	prepare     text (text.go), token ids, if they can be had in time (prepare.go); askUsage (usage.go)
 //	serve       Route, try, and again elsewhere as long as the client has nothing (call.go)
 //	attempt     one engine: send, hold back, forward, watch (attempt.go, relay.go, stream.go)
 //	watcher     what the answer says, read on the side (watch.go, sse.go, answer.go)
 package proxy
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -73,7 +75,8 @@ type Proxy struct {
 	stats counters
 	open  attempts
 
-	stored stored // answers that engines keep
+	stored stored   // answers that engines keep
+	secret [32]byte // of this process: see keyTenant
 
 	bases    sync.Map // of *url.URL, by fleet.Replica.URL
 	numBases atomic.Int64
@@ -91,6 +94,7 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 		cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
 		transport: parts.Transport, hooks: parts.Hooks, started: time.Now(),
 	}
+	rand.Read(p.secret[:]) // never fails
 	if p.transport == nil {
 		p.transport = Transport(cfg)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"math"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -20,10 +21,25 @@ type fields struct {
 	hasModel bool // a string was there, even if empty
 	stream   bool
 	output   int    // tokens that the client allows, over all choices; 0: not said
+	expected int    // tokens that it expects (nvext.agent_hints.osl), likewise
+	priority said   // "priority"
+	hint     said   // nvext.agent_hints.priority
 	session  string // "field=value", see session
 	options  bool   // stream_options was there
 	previous string // the stored answer that it builds on (Responses), "" for none
 	unstored bool   // "store": false: the answer is not to be kept
+}
+
+// A said is a number that a client may have said.
+type said struct {
+	said bool
+	n    int
+}
+
+// saidNumber reads an integer of 32 bits; what is more extreme is the most extreme.
+func (c *cursor) saidNumber() said {
+	n, ok := c.number()
+	return said{ok, max(math.MinInt32+1, min(n, math.MaxInt32))}
 }
 
 // sessionRank orders the places that a session key may come from; the lower wins.
@@ -40,7 +56,7 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 		c.end()
 		return f, false, c.Err()
 	}
-	var maxTokens, maxCompletion, maxOutput, n int
+	var maxTokens, maxCompletion, maxOutput, n, osl int
 	var session [len(sessionNames)][]byte
 	for m := 0; c.more('}', &m); {
 		switch string(c.key()) {
@@ -68,6 +84,10 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 			f.unstored = c.is("false")
 		case "n":
 			n, _ = c.number()
+		case "priority":
+			f.priority = c.saidNumber()
+		case "nvext":
+			f.hint, osl = agentHints(&c)
 		case sessionNames[0]:
 			session[0] = c.text()
 		case "metadata":
@@ -84,12 +104,14 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 	if c.err != "" {
 		return f, true, c.Err()
 	}
+	choices := min(max(n, 1), 128)
 	for _, x := range [...]int{maxCompletion, maxTokens, maxOutput} {
 		if x > 0 {
-			f.output = min(x, 1<<30) * min(max(n, 1), 128)
+			f.output = min(x, 1<<30) * choices
 			break
 		}
 	}
+	f.expected = max(0, min(osl, 1<<30)) * choices
 	for i, raw := range session {
 		if len(raw) > 0 {
 			f.session = sessionKey(sessionNames[i], unescape(raw[:min(len(raw), maxSession)]))
@@ -113,6 +135,36 @@ func userID(c *cursor) (id []byte) {
 		}
 	}
 	return id
+}
+
+// agentHints reads nvext.agent_hints, with which Dynamo's clients say how important a
+// request is (the more, the higher) and how many tokens its answer may have.
+func agentHints(c *cursor) (priority said, osl int) {
+	if !c.open('{') {
+		c.skip()
+		return said{}, 0
+	}
+	for m := 0; c.more('}', &m); {
+		if string(c.key()) != "agent_hints" {
+			c.skip()
+			continue
+		}
+		if priority, osl = (said{}), 0; !c.open('{') {
+			c.skip()
+			continue
+		}
+		for k := 0; c.more('}', &k); {
+			switch string(c.key()) {
+			case "priority":
+				priority = c.saidNumber()
+			case "osl":
+				osl, _ = c.number()
+			default:
+				c.skip()
+			}
+		}
+	}
+	return priority, osl
 }
 
 // sessionKey names a session after where its key was found, so that a receipt

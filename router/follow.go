@@ -119,6 +119,7 @@ func (f *follower) info(i engine.Info) {
 		if x.BlockSize = i.BlockSize; f.blockSize.Load() > 0 {
 			x.BlockSize = int(f.blockSize.Load())
 		}
+		x.Priorities = priorities(&i)
 		x.Models = nil
 		for _, m := range i.Models {
 			x.Models = append(x.Models, fleet.Model{ID: m.ID, Parent: m.Parent, MaxLen: m.MaxLen})
@@ -133,6 +134,18 @@ func (f *follower) info(i engine.Info) {
 		f.r.library.learn(f.life, i.Models)
 	}
 	f.up()
+}
+
+// priorities returns how an engine takes the "priority" of requests. What is not
+// known to be either is not guessed: the router would refuse the wrong ones.
+func priorities(i *engine.Info) fleet.Order {
+	switch {
+	case i.Kind == "vllm", i.Kind == "sglang" && i.LowFirst:
+		return fleet.LowFirst
+	case i.Kind == "sglang":
+		return fleet.HighFirst
+	}
+	return fleet.NoOrder
 }
 
 func (f *follower) setRanks(n int, at time.Time) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"kvasir/policy"
 )
 
 // UnknownModelError says that no replica, in whatever state, serves the model.
@@ -33,9 +35,20 @@ func (e *UnavailableError) Error() string {
 
 // ShedError says that the policy refuses the request under the present load.
 type ShedError struct {
-	Retry time.Duration // when it may be tried again
+	policy.Refusal
+	Priority int // of the request
 }
 
 func (e *ShedError) Error() string {
-	return fmt.Sprintf("the fleet is overloaded, and this request's priority is low; try again in %v", e.Retry)
+	switch {
+	case e.Late && e.Alone > e.Deadline:
+		return fmt.Sprintf("this request's prompt takes %v to compute, even on an idle engine: longer than its deadline of %v to the first token",
+			e.Alone.Round(time.Millisecond), e.Deadline)
+	case e.Late:
+		return fmt.Sprintf("the fleet is overloaded: no engine could begin to answer before %v, and this request's deadline to the first token is %v; try again in %v",
+			e.Soonest.Round(time.Millisecond), e.Deadline, e.Retry)
+	case e.Priority < 0:
+		return fmt.Sprintf("the fleet is overloaded, and this request's priority is low (%d); try again in %v", e.Priority, e.Retry)
+	}
+	return fmt.Sprintf("the fleet is overloaded, and this request is refused; try again in %v", e.Retry)
 }

@@ -36,6 +36,7 @@ type Receipt struct {
 	Expected  int // tokens
 	NextTurn  time.Duration
 	Priority  int
+	Deadline  time.Duration // from the decision to the first token
 
 	Target  kv.Target
 	Replica string
@@ -142,7 +143,7 @@ func (s *Scheduler) write(rec *Receipt, d *Decision, sc *scratch, pick int, r *R
 	*rec = Receipt{
 		ID: d.id, At: d.at, Model: d.model, Policy: s.name, Branch: sc.req.Branch,
 		Tokens: d.Tokens, Source: r.Source, Why: r.Why, Bytes: r.Bytes, Session: r.Session, Tenant: r.Tenant, Request: r.ID,
-		MaxOutput: r.MaxOutput, Expected: r.Output, NextTurn: r.NextTurn, Priority: r.Priority,
+		MaxOutput: r.MaxOutput, Expected: r.Output, NextTurn: r.NextTurn, Priority: r.Priority, Deadline: r.Deadline,
 		Target: d.Target, Replica: d.Replica.Name, Rank: d.Rank, Overlap: d.Overlap,
 		Trust: win.Trust, Load: win.Load, Cost: win.Cost, NumAll: len(sc.cands),
 	}

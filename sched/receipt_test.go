@@ -14,7 +14,7 @@ func TestEndedHasTheBlocks(t *testing.T) {
 		var got []Receipt
 		h.hooks.Ended = func(r *Receipt) { got = append(got, *r) }
 		r := h.request(ids(70, 1))
-		r.ID, r.Session, r.Tenant, r.Bytes, r.Output, r.MaxOutput, r.NextTurn, r.Priority = "req", "s", "t", 321, 5, 9, 3*time.Second, -1
+		r.ID, r.Session, r.Tenant, r.Bytes, r.Output, r.MaxOutput, r.NextTurn, r.Priority, r.Deadline = "req", "s", "t", 321, 5, 9, 3*time.Second, -1, time.Minute
 		want := slices.Clone(r.Prompt.Chains[0].Hashes)
 		h.route(t, r, t0).Done(t0.Add(time.Second), o)
 		h.Tick(t0.Add(time.Minute))
@@ -26,7 +26,7 @@ func TestEndedHasTheBlocks(t *testing.T) {
 		if x.Blocks.BlockSize != 16 || len(want) != 4 || !slices.Equal(x.Blocks.Hashes, want) {
 			t.Errorf("%v: blocks %+v, want %v of 16 tokens", o, x.Blocks, want)
 		}
-		if x.Request != "req" || x.Session != "s" || x.Tenant != "t" || x.Bytes != 321 || x.Expected != 5 || x.MaxOutput != 9 || x.NextTurn != 3*time.Second || x.Priority != -1 {
+		if x.Request != "req" || x.Session != "s" || x.Tenant != "t" || x.Bytes != 321 || x.Expected != 5 || x.MaxOutput != 9 || x.NextTurn != 3*time.Second || x.Priority != -1 || x.Deadline != time.Minute {
 			t.Errorf("%v: %+v", o, x)
 		}
 		if k := h.Receipts(nil, 1)[0]; k.Blocks.Hashes != nil {

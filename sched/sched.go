@@ -150,6 +150,7 @@ type Request struct {
 	Silent    bool          // the answer comes whole: its first token can't be told from its last
 	NextTurn  time.Duration // when the client expects to go on after the answer, 0 if it doesn't say
 	Priority  int           // below 0: may be refused under load
+	Deadline  time.Duration // from now to the first token, 0 if the client names none
 
 	// Exclude has targets that must not be chosen: those that failed this request.
 	Exclude []kv.Target
@@ -194,9 +195,9 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 		panic(fmt.Sprintf("sched: policy %s picked %d of %d candidates", s.name, pick, len(sc.cands)))
 	}
 	if s.shedder != nil {
-		if retry, shed := s.shedder.Shed(&sc.req, sc.cands, pick); shed {
+		if why, shed := s.shedder.Shed(&sc.req, sc.cands, pick); shed {
 			s.mu.Unlock()
-			return nil, &ShedError{Retry: retry}
+			return nil, &ShedError{Refusal: why, Priority: r.Priority}
 		}
 	}
 	hashes := s.book(d, sc, pick, r, snap, now)
@@ -262,7 +263,7 @@ func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
 	}
 	sc.req = policy.Request{
 		Now: now, Tokens: tokens, Known: known, Bytes: r.Bytes, Output: r.Output, MaxOutput: r.MaxOutput,
-		Session: r.Session, Tenant: r.Tenant, Text: r.Text, NextTurn: r.NextTurn, Priority: r.Priority,
+		Session: r.Session, Tenant: r.Tenant, Text: r.Text, NextTurn: r.NextTurn, Priority: r.Priority, Deadline: r.Deadline,
 	}
 	if r.Session != "" {
 		sc.req.SessionHash = hashString(r.Session)

@@ -217,7 +217,7 @@ func (s *script) request() *sched.Request {
 	r := &sched.Request{
 		Model: s.str("model", "m"), ID: s.str("id", ""), Why: s.str("why", ""), Source: s.str("source", ""), Bytes: s.num("bytes", 0),
 		Output: s.num("output", 0), MaxOutput: s.num("max-output", 0), Session: s.str("session", ""), Tenant: s.str("tenant", ""),
-		Silent: s.has("silent"), NextTurn: s.duration("next-turn", 0), Priority: s.num("priority", 0),
+		Silent: s.has("silent"), NextTurn: s.duration("next-turn", 0), Priority: s.num("priority", 0), Deadline: s.duration("deadline", 0),
 	}
 	if s.has("text") {
 		r.Text = []byte(s.str("text", ""))

@@ -50,8 +50,8 @@ func (p *spy) Pick(r *policy.Request, cands []policy.Candidate) int {
 	return picked
 }
 
-func (p *spy) Shed(_ *policy.Request, cands []policy.Candidate, i int) (time.Duration, bool) {
-	return p.shed, p.shed != 0
+func (p *spy) Shed(_ *policy.Request, cands []policy.Candidate, i int) (policy.Refusal, bool) {
+	return policy.Refusal{Retry: p.shed}, p.shed != 0
 }
 
 func (p *spy) Placed(r *policy.Request, cands []policy.Candidate, i int) {

@@ -17,6 +17,14 @@ type Decision struct {
 	Branch  string    `json:"branch,omitempty"` // which of the policy's rules decided
 	Session string    `json:"session,omitempty"`
 
+	// What the client said of itself and of the answer.
+	Tenant     string   `json:"tenant,omitempty"`
+	Priority   int      `json:"priority,omitempty"`
+	DeadlineMS *float64 `json:"deadline_ms,omitempty"`
+	NextTurnMS *float64 `json:"next_turn_ms,omitempty"`
+	MaxOutput  int      `json:"max_output_tokens,omitempty"`
+	Expected   int      `json:"expected_output_tokens,omitempty"`
+
 	Tokens int    `json:"prompt_tokens"`          // 0: not known
 	Source string `json:"token_source,omitempty"` // where they came from
 	Why    string `json:"no_tokens,omitempty"`    // why they are not known
@@ -66,6 +74,7 @@ func overlap(o kv.Overlap) Overlap { return Overlap(o) }
 func decision(r *sched.Receipt, terms []string, unit string) Decision {
 	d := Decision{
 		ID: r.ID, At: r.At, Model: r.Model, Policy: r.Policy, Branch: r.Branch, Session: r.Session,
+		Tenant: r.Tenant, Priority: r.Priority, DeadlineMS: millis(r.Deadline), NextTurnMS: millis(r.NextTurn), MaxOutput: r.MaxOutput, Expected: r.Expected,
 		Tokens: r.Tokens, Source: r.Source, Why: r.Why,
 		Replica: r.Replica, Rank: r.Rank, Overlap: overlap(r.Overlap), Cost: r.Cost,
 		Considered: r.NumAll, Outcome: r.Outcome.String(), Output: r.Output,

@@ -168,7 +168,7 @@ func (c *client) stream(ctx context.Context, path string, body []byte, p prompt,
 		req.Header.Set("X-Session-Id", p.session)
 	}
 	if p.next > 0 {
-		req.Header.Set("X-Kvasir-Next-Turn", strconv.FormatFloat(p.next.Seconds(), 'g', -1, 64))
+		req.Header.Set("X-Kvasir-Next-Turn", strconv.FormatFloat(min(p.next, 24*time.Hour).Seconds(), 'g', -1, 64))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
