@@ -121,7 +121,7 @@ func TestSources(t *testing.T) {
 }
 
 func TestServerInfo(t *testing.T) {
-	const body = `{"version":"0.5.4","page_size":16,"max_total_num_tokens":4096,"chunked_prefill_size":8192,"model_path":"x",
+	const body = `{"version":"0.5.4","page_size":16,"max_total_num_tokens":4096,"chunked_prefill_size":8192,"schedule_low_priority_values_first":true,"model_path":"x",
 		"kv_events_config":"{\"publisher\":\"zmq\",\"replay_endpoint\":\"tcp://*:6000\"}",
 		"kv_events":{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"topic":"kv","block_size":64,"dp_size":2}}`
 	var i Info
@@ -131,7 +131,7 @@ func TestServerInfo(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v %v", got, err)
 	}
-	if i.Kind != "sglang" || i.Version != "0.5.4" || i.BlockSize != 64 || i.Blocks != 64 || i.MaxBatch != 8192 {
+	if i.Kind != "sglang" || i.Version != "0.5.4" || i.BlockSize != 64 || i.Blocks != 64 || i.MaxBatch != 8192 || !i.LowFirst {
 		t.Errorf("%+v", i)
 	}
 	if _, err := (answers{"/get_server_info": `{"kv_events":null}`}).client().sources(context.Background(), "h", &i); !errors.Is(err, errNoEvents) {
