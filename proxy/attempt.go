@@ -29,17 +29,18 @@ type attempt struct {
 	watch  *watcher
 	strip  *stripper // nil: the client gets every byte
 
-	// Until the first content the handler and the clock take turns by mu, which
-	// also guards the call's stage and held; afterwards the handler writes without it.
+	// Handler and clock share the attempt by mu, which also guards the call's stage and
+	// held as long as the attempt waits; afterwards those are the handler's. Nobody holds
+	// mu over a write to the client or a read from the engine: those may take for ever.
 	mu       sync.Mutex
-	stream   bool      // guarded by mu: the answer is a stream of events, held back
-	over     bool      // guarded by mu: the clock must not touch anything
-	flows    bool      // guarded by mu: content has come
-	released bool      // guarded by mu: nothing is held back any more
-	limit    time.Time // of the first content
+	phase    phase         // guarded by mu; the handler, who alone changes it, may read it without
+	stream   bool          // guarded by mu: the answer is a stream of events, held back
+	released bool          // guarded by mu: nothing is held back any more
+	sent     chan struct{} // guarded by mu: closed when the clock has sent what was held back; nil if it sends nothing
+	limit    time.Time     // of the first content
 
-	moved   atomic.Int64 // time of the last read, since began
-	writing atomic.Bool  // the handler is in a write to the client
+	moved   atomic.Int64 // when the last read or write got on, since began
+	writing atomic.Bool  // somebody is in a write to the client
 
 	tokens   int           // of the answer, told to the decision
 	told     time.Duration // when, since began
@@ -48,6 +49,16 @@ type attempt struct {
 
 	prev, next *attempt // guarded by attempts.mu
 }
+
+// A phase says whom an attempt waits for, and so which limit holds.
+type phase uint8
+
+const (
+	waiting phase = iota // for the first content: FirstToken or Answer
+	flowing              // for the engine's next bytes, or the client to take the last ones: Idle
+	ending               // for the client to take the rest: Idle. The engine has ended
+	over                 // the clock must not touch anything
+)
 
 // try lets d's engine serve the call. None means that the client has its answer, or
 // has gone; else nothing that the client has stands against another try.
@@ -157,39 +168,58 @@ func (p *Proxy) base(raw string) *url.URL {
 func (a *attempt) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over {
-		return
-	}
-	c := a.c
-	now := time.Since(a.began)
+	c, idle := a.c, a.c.p.cfg.Idle
+	writes := a.writing.Load()
+	quiet := time.Since(a.began) - time.Duration(a.moved.Load())
 	switch {
-	case a.flows || c.stage == started: // or what we don't take for content flows
-		idle := c.p.cfg.Idle
-		if quiet := now - time.Duration(a.moved.Load()); quiet < idle {
+	case a.phase == over:
+	case writes && quiet >= idle:
+		a.cancel(errSlow)
+		c.out.SetWriteDeadline(time.Now()) // ends the write that hangs; an error leaves it to the client
+	case writes || a.phase == ending:
+		a.clock.Reset(max(idle-quiet, idle/8))
+	case a.phase == flowing || c.stage == started: // or what we don't take for content flows
+		if quiet < idle {
 			a.clock.Reset(idle - quiet)
-			return
-		}
-		if a.writing.Load() {
-			a.cancel(errSlow)
-			c.out.SetWriteDeadline(time.Now()) // ends the write that hangs; an error leaves it to the client
 			return
 		}
 		a.cancel(errStalled)
 	case a.stream && time.Now().Before(a.limit):
-		if !a.released {
-			a.release()
+		if a.released {
+			a.clock.Reset(time.Until(a.limit))
+			return
 		}
-		a.clock.Reset(time.Until(a.limit))
+		a.release()
 	default:
 		a.cancel(errSilent)
 	}
 }
 
+// enter goes on to the next phase, once the clock is in no write any more.
+func (a *attempt) enter(next phase) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.await()
+	if a.phase = next; next == ending {
+		a.moved.Store(int64(time.Since(a.began)))
+		a.clock.Reset(a.c.p.cfg.Idle)
+	}
+}
+
+// await waits until the clock has sent what it took from held. The caller holds mu, which
+// is free meanwhile: another tick may end a write that hangs.
+func (a *attempt) await() {
+	for a.sent != nil {
+		sent := a.sent
+		a.mu.Unlock()
+		<-sent
+		a.mu.Lock()
+	}
+}
+
 // close ends everything of the attempt.
 func (a *attempt) close() {
-	a.mu.Lock()
-	a.over = true
-	a.mu.Unlock()
+	a.enter(over)
 	if a.clock != nil {
 		a.clock.Stop()
 	}
@@ -202,6 +232,15 @@ func (a *attempt) close() {
 	if a.watch != nil {
 		a.watch.put()
 		a.watch = nil
+	}
+}
+
+// gone ends an attempt that still waits.
+func (a *attempt) gone(why error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase == waiting {
+		a.cancel(why)
 	}
 }
 

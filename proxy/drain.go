@@ -101,22 +101,25 @@ func (l *attempts) remove(a *attempt) {
 	}
 }
 
+// on returns the attempts on a replica.
+func (l *attempts) on(replica int) (out []*attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for a := l.head; a != nil; a = a.next {
+		if a.d.Replica.ID == replica {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // Gone ends every attempt on the replica that has no content yet, so that other
 // engines get the requests; streams that flow go on. Call it when a replica was
 // taken out of the fleet, not when it merely looks down: an engine that is busy
 // with long prompts may not answer its health checks.
 func (p *Proxy) Gone(replica int) {
-	p.open.mu.Lock()
-	defer p.open.mu.Unlock()
-	for a := p.open.head; a != nil; a = a.next {
-		if a.d.Replica.ID != replica {
-			continue
-		}
-		a.mu.Lock()
-		if !a.flows && !a.over {
-			a.cancel(errGone)
-		}
-		a.mu.Unlock()
+	for _, a := range p.open.on(replica) {
+		a.gone(errGone)
 	}
 }
 

@@ -157,12 +157,10 @@ func (a *attempt) relayWhole(buf []byte) (Reason, sched.Outcome) {
 // flow turns the clock from the wait for the first byte to the wait for the next.
 func (a *attempt) flow(now time.Time) {
 	a.moved.Store(int64(now.Sub(a.began)))
-	if a.flows {
+	if a.phase != waiting {
 		return
 	}
-	a.mu.Lock()
-	a.flows = true
-	a.mu.Unlock()
+	a.enter(flowing)
 	a.clock.Reset(a.c.p.cfg.Idle)
 	if a.resp.StatusCode < 300 {
 		a.firstContent(now)
@@ -183,10 +181,10 @@ func (a *attempt) relayRaw(buf []byte) (Reason, sched.Outcome) {
 		}
 	}
 	a.start()
-	if a.resp.ContentLength < 0 {
-		c.flush() // the headers, for there may be nothing for long
-	}
 	err := a.writeRaw(c.held)
+	if a.resp.ContentLength < 0 && len(c.held) == 0 {
+		err = a.write(nil) // the headers, for there may be nothing for long
+	}
 	c.held = c.held[:0]
 	for err == nil {
 		var n int
@@ -237,13 +235,28 @@ func keepTail(tail, p []byte) []byte {
 
 // write sends p at once.
 func (a *attempt) write(p []byte) error {
-	a.writing.Store(true)
-	_, err := a.c.w.Write(p)
-	if err == nil {
-		err = a.c.flush()
-	}
+	err := a.put(p, true)
 	a.writing.Store(false)
 	return err
+}
+
+// piece is how much the client must take within Idle, in bytes.
+const piece = 64 << 10
+
+// put sends p in pieces, and leaves writing set.
+func (a *attempt) put(p []byte, flush bool) error {
+	a.writing.Store(true)
+	for len(p) > piece {
+		if _, err := a.c.w.Write(p[:piece]); err != nil {
+			return err
+		}
+		p = p[piece:]
+		a.moved.Store(int64(time.Since(a.began)))
+	}
+	if _, err := a.c.w.Write(p); err != nil || !flush {
+		return err
+	}
+	return a.c.flush()
 }
 
 // writeRaw sends p, at once if the answer's length is unknown.
@@ -251,11 +264,7 @@ func (a *attempt) writeRaw(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if a.resp.ContentLength < 0 {
-		return a.write(p)
-	}
-	a.writing.Store(true)
-	_, err := a.c.w.Write(p)
+	err := a.put(p, a.resp.ContentLength < 0)
 	a.writing.Store(false)
 	return err
 }

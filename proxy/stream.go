@@ -47,8 +47,7 @@ func (a *attempt) relayStream(buf []byte) (Reason, sched.Outcome) {
 // pass sends p, or holds it back until there is content. It reports whether the
 // engine has given up while another one may still take the request.
 func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
-	c := a.c
-	if a.flows {
+	if a.phase != waiting {
 		a.watch.events.feed(p)
 		a.progress(now, false)
 		if p = a.stripped(p); len(p) == 0 {
@@ -56,8 +55,28 @@ func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 		}
 		return false, a.write(p)
 	}
+	switch sick = a.hold(p); {
+	case a.phase == flowing:
+		a.firstContent(now)
+		a.progress(now, false)
+		a.clock.Reset(a.c.p.cfg.Idle)
+		a.head()
+		a.c.start()
+	case sick || !a.writing.Load():
+		return sick, nil
+	}
+	err = a.write(a.c.held)
+	a.c.held = a.c.held[:0]
+	return false, err
+}
+
+// hold takes p to what is held back. Afterwards the attempt flows if there is content,
+// or writing is set if what is held must go out all the same; then held is the handler's.
+func (a *attempt) hold(p []byte) (sick bool) {
+	c := a.c
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.await()
 	a.watch.events.feed(p)
 	if a.watch.id != "" {
 		a.keeps(a.watch.id)
@@ -70,22 +89,13 @@ func (a *attempt) pass(p []byte, now time.Time) (sick bool, err error) {
 	}
 	switch {
 	case a.watch.content:
-		a.flows, a.released = true, true
-		a.firstContent(now)
-		a.progress(now, false)
-		a.clock.Reset(c.p.cfg.Idle)
-		a.head()
-		c.start()
+		a.phase, a.released = flowing, true
 	case c.stage != started && a.watch.trouble() != None:
-		return true, nil
-	case !a.released:
-		return false, nil
-	default:
-		return false, a.sendHeld()
+		return true
+	case a.released:
+		a.writing.Store(a.commit())
 	}
-	err = a.write(c.held)
-	c.held = c.held[:0]
-	return false, err
+	return false
 }
 
 // stripped returns what the client gets of p.
@@ -96,15 +106,38 @@ func (a *attempt) stripped(p []byte) []byte {
 	return a.strip.filter(p)
 }
 
-// release sends what was held back long enough; the caller holds mu. Comments (keep
-// alives) commit to no engine: after them another one may still take the request.
+// release sends what was held back long enough; the caller, the clock, holds mu, which is
+// free during the write. Comments (keep alives) commit to no engine: after them another
+// one may still take the request.
 func (a *attempt) release() {
+	c := a.c
 	a.released = true
-	a.sendHeld() // an error shows in the handler's next write, or cancels its context
+	whole := a.commit()
+	held := []byte(nil)
+	if whole {
+		held, c.held = c.held, nil
+	}
+	a.moved.Store(int64(time.Since(a.began)))
+	a.writing.Store(true)
+	a.sent = make(chan struct{})
+	a.clock.Reset(c.p.cfg.Idle)
+	a.mu.Unlock()
+	err := a.write(held)
+	a.mu.Lock()
+	close(a.sent)
+	a.sent = nil
+	switch {
+	case err != nil:
+		a.cancel(errSlow) // or it has gone
+	case a.phase == waiting:
+		a.clock.Reset(time.Until(a.limit))
+	}
 }
 
-// sendHeld sends the head and what is held; the caller holds mu.
-func (a *attempt) sendHeld() error {
+// commit readies the head, and says by the call's stage what the client will have with
+// what is held. It reports whether that can be sent: of the start of an event the rest
+// must come first. The caller holds mu.
+func (a *attempt) commit() bool {
 	c := a.c
 	a.head()
 	switch {
@@ -113,22 +146,18 @@ func (a *attempt) sendHeld() error {
 		c.start()
 	case !a.watch.events.between():
 		c.stage = preamble
-		return c.flush() // the start of an event: wait for the rest of it
+		return false
 	default:
 		c.stage = preamble
 	}
-	err := a.write(c.held)
-	c.held = c.held[:0]
-	return err
+	return true
 }
 
 // endOfStream ends a stream, whole or not. err is io.EOF, or what broke it, or nil if
 // the engine itself gave up before any content.
 func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) {
 	c := a.c
-	a.mu.Lock()
-	a.over = true // from here on the client is ours alone
-	a.mu.Unlock()
+	a.enter(ending)
 	w := a.watch
 	w.settle()
 	a.progress(now, true)

@@ -300,7 +300,7 @@ func TestRelayingAllocatesNothing(t *testing.T) {
 	defer d.Done(time.Now(), sched.Completed)
 	sink := &sink{h: http.Header{}}
 	c := &call{p: w.proxy, w: sink, out: http.NewResponseController(sink), stage: started}
-	a := &attempt{c: c, d: d, began: time.Now(), flows: true, watch: newWatcher()}
+	a := &attempt{c: c, d: d, began: time.Now(), phase: flowing, watch: newWatcher()}
 	chunk := []byte(chatA)
 	if n := testing.AllocsPerRun(1000, func() {
 		now := time.Now()
