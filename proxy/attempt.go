@@ -89,13 +89,31 @@ func (a *attempt) run() (Reason, sched.Outcome) {
 	a.limit = a.began.Add(wait)
 	a.clock = time.AfterFunc(wait, a.tick)
 
-	resp, err := c.p.transport.RoundTrip(a.request())
+	resp, err := a.send()
 	if err != nil {
 		return a.broke(err)
 	}
 	a.resp = resp
 	return a.relay()
 }
+
+// maxStale bounds how many kept connections may turn out closed for one attempt.
+const maxStale = 64
+
+// send sends the request, again if the engine had closed the connection while it was
+// idle: then it has seen nothing of it. If it may have, net/http must not repeat it, and
+// doesn't unless the client allows that with an Idempotency-Key.
+func (a *attempt) send() (resp *http.Response, err error) {
+	for range maxStale {
+		if resp, err = a.c.p.transport.RoundTrip(a.request()); err == nil || err.Error() != closedIdle {
+			break
+		}
+	}
+	return resp, err
+}
+
+// closedIdle is net/http's errServerClosedIdle, which it doesn't export.
+const closedIdle = "http: server closed idle connection"
 
 // broke says what a failed round trip means, before anything was passed on.
 func (a *attempt) broke(err error) (Reason, sched.Outcome) {
@@ -168,11 +186,13 @@ func (p *Proxy) base(raw string) *url.URL {
 func (a *attempt) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.phase == over { // and the call another one's by now
+		return
+	}
 	c, idle := a.c, a.c.p.cfg.Idle
 	writes := a.writing.Load()
 	quiet := time.Since(a.began) - time.Duration(a.moved.Load())
 	switch {
-	case a.phase == over:
 	case writes && quiet >= idle:
 		a.cancel(errSlow)
 		c.out.SetWriteDeadline(time.Now()) // ends the write that hangs; an error leaves it to the client

@@ -146,12 +146,22 @@ func (c *call) serve() {
 		if c.why == Elsewhere {
 			c.without++
 		}
-		if c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
+		if !c.repeatable() || c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
 			c.giveUp(nil)
 			return
 		}
 		c.p.stats.retried(c.why)
 	}
+}
+
+// repeatable reports whether another engine may get the request. What an engine may have
+// begun is repeated only on paths that leave nothing behind, or by methods that don't.
+func (c *call) repeatable() bool {
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return true
+	}
+	return c.rt.post || c.why == Unreachable || c.why == Elsewhere
 }
 
 // exclude rules out what has failed: the whole engine, if it can't be reached, else

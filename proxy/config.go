@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -12,7 +13,19 @@ type Config struct {
 	// MaxBody bounds a request's body, in bytes. More is answered 413.
 	MaxBody int64 `yaml:"max_body" default:"32Mi" range:"1..1Gi" unit:"bytes"`
 
-	// Body bounds the time in which a request's body must have come.
+	// MaxBodies bounds the memory of all requests' bodies together, from their first byte
+	// until an engine has begun to answer. More is answered 503, with Retry-After. A quarter
+	// is kept for bodies of at most 256 KiB, so that large ones can't crowd them out.
+	MaxBodies int64 `yaml:"max_bodies" default:"512Mi" range:"2..1Ti" unit:"bytes"`
+	// MaxConns bounds the connections of clients. Where all are taken, one without a
+	// request makes room for a new one; if all have one, the new one is answered 503.
+	MaxConns int `yaml:"max_conns" default:"0" range:"1..10000000" or:"0: half of the limit of open files (engines need the other half), at most 65536"`
+	// MaxConnsPerAddress bounds the connections from one IP address; more are answered
+	// 429. Behind a load balancer all clients have its address.
+	MaxConnsPerAddress int `yaml:"max_conns_per_address" default:"0" range:"1..10000000" or:"0: no bound"`
+
+	// Body bounds the time in which a request's body must have come. It must also bring
+	// 10 KiB every 10 s. Else the client gets 408.
 	Body time.Duration `yaml:"body" default:"2m" range:"10ms..1h"`
 	// Dial bounds the connecting to an engine.
 	Dial time.Duration `yaml:"dial" default:"2s" range:"1ms..1m"`
@@ -78,6 +91,9 @@ func (c *Config) Validate() error { return setting.Check("proxy.", c) }
 
 // Check accepts what the tags can't say.
 func (c *Config) Check() error {
+	if least := c.MaxBody + c.MaxBody/2; c.MaxBodies < least {
+		return &setting.Error{Key: "max_bodies", Value: strconv.FormatInt(c.MaxBodies, 10), Want: fmt.Sprintf("at least max_body and a half, %d", least)}
+	}
 	for _, p := range c.Pass {
 		if len(p) < 2 || p[0] != '/' {
 			return &setting.Error{Key: "pass", Value: strconv.Quote(p), Want: "path prefixes such as /generate, and not / itself"}

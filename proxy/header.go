@@ -54,11 +54,6 @@ func (c *call) upstreamHeader() http.Header {
 	if h.Get("X-Request-Id") == "" && c.id != "" {
 		h["X-Request-Id"] = []string{c.id}
 	}
-	// net/http sends a POST again, on another connection, if the one that it had
-	// kept turns out dead; but only with this entry, which it does not write.
-	if _, ok := h["Idempotency-Key"]; !ok {
-		h["Idempotency-Key"] = nil
-	}
 	return h
 }
 

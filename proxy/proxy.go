@@ -71,6 +71,8 @@ type Proxy struct {
 	hooks     Hooks
 	started   time.Time
 
+	bodies budget // of memory for requests' bodies
+
 	door  door
 	stats counters
 	open  attempts
@@ -91,7 +93,7 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 		return nil, errors.New("proxy: Parts.Fleet and Parts.Sched are needed")
 	}
 	p := &Proxy{
-		cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
+		bodies: budget{max: cfg.MaxBodies}, cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
 		transport: parts.Transport, hooks: parts.Hooks, started: time.Now(),
 	}
 	rand.Read(p.secret[:]) // never fails
@@ -127,7 +129,14 @@ func http1() *http.Protocols {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, ok := p.lookup(r.URL.Path)
 	d := dialectOf(rt.endpoint)
-	switch allow, methodOK := rt.allowed(r.Method); {
+	allow, methodOK := rt.allowed(r.Method)
+	if r.ContentLength != 0 {
+		setReadDeadline(w, time.Now().Add(min(bodyWindow, p.cfg.Body)))
+		if !ok || !methodOK || rt.endpoint == Health || rt.endpoint == Models {
+			w.Header().Set("Connection", "close") // or net/http would read the body before it answers
+		}
+	}
+	switch {
 	case !ok:
 		p.stats.done(rt.endpoint, http.StatusNotFound, sched.Open)
 		p.refuse(w, d, problem{status: http.StatusNotFound, typ: "invalid_request_error", code: "unknown_url", message: fmt.Sprintf("no such path: %s %s", r.Method, clip(r.URL.Path, 200))})
@@ -150,12 +159,15 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
 	var b *body
 	if !p.door.isShut() { // else don't read what nobody will get
 		var err error
-		if b, err = readBody(r, p.cfg.MaxBody); err != nil {
+		if b, err = p.readBody(w, r); err != nil {
 			p.badBody(w, r, rt, err)
 			return
 		}
 	}
 	if !p.door.enter() {
+		if b != nil {
+			b.release()
+		}
 		w.Header().Set("Connection", "close")
 		p.stats.done(rt.endpoint, http.StatusServiceUnavailable, sched.Open)
 		e := errBusy
@@ -174,7 +186,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, rt route) {
 	c.prepare()
 	c.askUsage()
 	c.serve()
-	if c.abort {
+	if c.abort || c.outcome == sched.Cancelled { // a client that merely sends no more must not take what it has for all
 		panic(http.ErrAbortHandler) // net/http cuts the connection, and logs nothing
 	}
 }
@@ -190,7 +202,11 @@ func (p *Proxy) badBody(w http.ResponseWriter, r *http.Request, rt route, err er
 		w.Header().Set("Connection", "close") // the rest of it is not read
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e.status, e.code = http.StatusRequestTimeout, "request_timeout"
-		e.message = fmt.Sprintf("the request's body did not come within %v", p.cfg.Body)
+		e.message = fmt.Sprintf("the request's body came too slowly: want all of it within %v, and %d bytes every %v", p.cfg.Body, bodyPace, bodyWindow)
+		w.Header().Set("Connection", "close")
+	case errors.Is(err, errNoRoom):
+		e = errBusy
+		e.code, e.message = "bodies", fmt.Sprintf("the bodies of other requests take all of the %d bytes that there are for them: try again", p.cfg.MaxBodies)
 		w.Header().Set("Connection", "close")
 	case r.Context().Err() != nil:
 		outcome = sched.Cancelled

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -430,26 +431,54 @@ func TestStaleConnectionIsRepeated(t *testing.T) {
 					return
 				}
 				io.Copy(io.Discard, r.Body)
-				if turn == 1 {
-					return // the second request on a connection finds it closed
-				}
 				if _, ok := r.Header["Idempotency-Key"]; ok {
 					t.Error("Idempotency-Key was sent")
 				}
 				served++
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+				if turn == 1 {
+					return // the third request on a connection finds it closed
+				}
 			}
 		})
 		for i := range 10 {
 			if code, _, body := w.do("POST", chatPath, chatBody); code != 200 || body != "{}" {
 				t.Fatalf("request %d: %d %q", i, code, body)
 			}
+			synctest.Wait()
 		}
 		if served != 10 || w.net.dials["a:80"] < 5 || len(w.failed) > 0 {
 			t.Errorf("served %d over %d connections, failures %v", served, w.net.dials["a:80"], w.failed)
 		}
 	})
 }
+
+// One that finds out only when it has the connection, from net/http, dials again.
+func TestConnectionClosedWhileIdleIsDialledAgain(t *testing.T) {
+	w := newWorld(t, setup{})
+	defer w.close()
+	w.engine("a:80")
+	trips := 0
+	w.proxy.transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		b, err := io.ReadAll(r.Body)
+		if r.Body.Close(); err != nil || string(b) != chatBody {
+			t.Errorf("trip %d: %q, %v", trips, b, err)
+		}
+		if trips++; trips < 4 {
+			return nil, errors.New(closedIdle)
+		}
+		rec := httptest.NewRecorder()
+		answerJSON(200, goodDoc)(rec, httptest.NewRequest("POST", "/", nil))
+		return rec.Result(), nil
+	})
+	if code, _, body := w.do("POST", chatPath, chatBody); code != 200 || body != goodDoc || trips != 4 || len(w.failed) > 0 {
+		t.Errorf("%d %q after %d trips, failures %v", code, body, trips, w.failed)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Idle connections are dropped before uvicorn drops them.
 func TestIdleConnectionsEndInTime(t *testing.T) {

@@ -182,7 +182,7 @@ func (a *attempt) endOfStream(err error, now time.Time) (Reason, sched.Outcome) 
 	}
 	switch {
 	case c.stage != started && why != None: // another engine may
-		if why != Broken && c.stage == nothing && len(c.held) <= 2*maxKept {
+		if (why == ServerError || why == Aborting) && c.stage == nothing && len(c.held) <= 2*maxKept {
 			if !w.done && c.dialect == openAI && err == nil {
 				c.held = append(c.held, "data: [DONE]\n\n"...) // not waited for
 			}

@@ -108,6 +108,7 @@ type world struct {
 	transport *http.Transport
 	client    *http.Client
 	front     *http.Server
+	door      *Listener
 	servers   []io.Closer
 	running   sync.WaitGroup
 
@@ -172,7 +173,10 @@ func newWorld(tb testing.TB, s setup) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.front = w.serve("router:80", w.proxy)
+	w.door = NewListener(w.net.listen("router:80"), cfg)
+	w.front = w.door.Server(w.proxy, nil)
+	w.running.Go(func() { w.front.Serve(w.door) })
+	w.servers = append(w.servers, w.front)
 	w.client = &http.Client{Transport: &http.Transport{DialContext: w.net.dial, DisableCompression: true, ExpectContinueTimeout: time.Minute}}
 	return w
 }
