@@ -40,7 +40,12 @@ type Config struct {
 	// Proxy is the front door.
 	Proxy proxy.Config `yaml:"proxy"`
 
-	// Drain is how long open requests may take to end after SIGTERM.
+	// DrainGrace is how long, after SIGTERM, new requests are still served while /ready
+	// says 503 and each answer closes its connection: until load balancers have noticed.
+	// Ctrl-C doesn't wait for it.
+	DrainGrace time.Duration `yaml:"drain_grace" default:"5s" range:"0s..1h"`
+	// Drain is how long open requests may take to end after DrainGrace. Streams that are
+	// still open then get an error event.
 	Drain time.Duration `yaml:"drain" default:"2m" range:"0s..24h"`
 	// Poll is how often each engine is asked for its health and models.
 	Poll time.Duration `yaml:"poll" default:"2s" range:"50ms..1h"`

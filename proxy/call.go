@@ -146,7 +146,7 @@ func (c *call) serve() {
 		if c.why == Elsewhere {
 			c.without++
 		}
-		if !c.repeatable() || c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
+		if c.why == Leaving || !c.repeatable() || c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
 			c.giveUp(nil)
 			return
 		}
@@ -206,7 +206,10 @@ func (c *call) replay() {
 
 // note passes the state of an engine on to whoever keeps its health.
 func (p *Proxy) note(r *fleet.Replica, why Reason, err error) {
-	if why == None {
+	switch why {
+	case Leaving:
+		return
+	case None:
 		if p.hooks.Succeeded != nil {
 			p.hooks.Succeeded(r)
 		}

@@ -61,6 +61,20 @@ func (d *door) count() int {
 	return d.inside
 }
 
+// Leave makes /ready say 503 and every answer close its connection, and serves on: the
+// grace in which load balancers find out. It can't be undone.
+func (p *Proxy) Leave() { p.leaving.Store(true) }
+
+// Cut refuses new requests, and ends the open ones: those that wait for an answer get
+// 503, streams that flow an error event.
+func (p *Proxy) Cut() {
+	p.leaving.Store(true)
+	p.door.close()
+	for _, a := range p.open.end() {
+		a.cancel(errLeaving)
+	}
+}
+
 // Drain refuses new requests, 503 with Retry-After, makes /ready say 503, and
 // returns when the open ones have ended, or with ctx's error. It can't be undone.
 func (p *Proxy) Drain(ctx context.Context) error {
@@ -75,8 +89,9 @@ func (p *Proxy) Drain(ctx context.Context) error {
 // attempts are those on their way, so that a replica that is taken out of the fleet
 // lets go of those that wait for it.
 type attempts struct {
-	mu   sync.Mutex
-	head *attempt // guarded by mu, as are prev and next of every attempt in the list
+	mu    sync.Mutex
+	head  *attempt // guarded by mu, as are prev and next of every attempt in the list
+	ended bool     // guarded by mu: no attempt has a future
 }
 
 func (l *attempts) add(a *attempt) {
@@ -86,6 +101,20 @@ func (l *attempts) add(a *attempt) {
 		a.next.prev = a
 	}
 	l.head = a
+	if l.ended {
+		a.cancel(errLeaving)
+	}
+}
+
+// end returns all attempts; those that come later are ended at once.
+func (l *attempts) end() (out []*attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for a := l.head; a != nil; a = a.next {
+		out = append(out, a)
+	}
+	return out
 }
 
 func (l *attempts) remove(a *attempt) {
@@ -133,7 +162,7 @@ func (p *Proxy) serveHealth(w http.ResponseWriter, r *http.Request) {
 	}
 	e := errBusy
 	switch {
-	case p.door.isShut():
+	case p.leaving.Load() || p.door.isShut():
 		e.code, e.message = "draining", "this router is shutting down"
 	case !p.anyUp():
 		e.message = "no engine is up"

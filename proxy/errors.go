@@ -163,6 +163,8 @@ func engineProblem(why Reason) problem {
 	case Silent, Stalled:
 		e.status, e.code = http.StatusGatewayTimeout, "engine_timeout"
 		e.message = "the engine that has this request did not answer in time (" + why.String() + ")"
+	case Leaving:
+		e.code, e.message = "draining", "this router is shutting down, and the time for open requests is over: try again, on another connection"
 	case Unreachable:
 		e.message = "no engine that serves this model can be reached"
 	default:

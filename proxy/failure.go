@@ -24,12 +24,13 @@ const (
 	ServerError        // 500, or an error object under a 200
 	Aborting           // nothing but finish_reason "abort": it is shutting down
 	Gone               // its replica was taken out of the fleet
+	Leaving            // this router is shutting down; nothing is wrong with the engine
 	Elsewhere          // 404: it doesn't store the answer that the request is about; nothing is wrong with it
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
-	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone", "elsewhere",
+	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone", "leaving", "elsewhere",
 }
 
 func (r Reason) String() string { return reasonNames[r] }
@@ -61,6 +62,7 @@ var (
 	errStalled = errors.New("the engine fell silent in the middle of its answer")
 	errSlow    = errors.New("the client does not take the answer")
 	errGone    = errors.New("the engine was taken out of the fleet")
+	errLeaving = errors.New("this router is shutting down")
 	errOver    = errors.New("the request is over")
 )
 
@@ -73,6 +75,8 @@ func reasonOf(ctx context.Context, err error) Reason {
 		return Stalled
 	case errGone:
 		return Gone
+	case errLeaving:
+		return Leaving
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

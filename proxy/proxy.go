@@ -73,6 +73,8 @@ type Proxy struct {
 
 	bodies budget // of memory for requests' bodies
 
+	leaving atomic.Bool // not ready any more
+
 	door  door
 	stats counters
 	open  attempts
@@ -130,6 +132,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, ok := p.lookup(r.URL.Path)
 	d := dialectOf(rt.endpoint)
 	allow, methodOK := rt.allowed(r.Method)
+	if p.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	if r.ContentLength != 0 {
 		setReadDeadline(w, time.Now().Add(min(bodyWindow, p.cfg.Body)))
 		if !ok || !methodOK || rt.endpoint == Health || rt.endpoint == Models {

@@ -178,8 +178,9 @@ func (r *Router) Start(ctx context.Context) (err error) {
 	if r.cfg.IndexSnapshot != "" && r.cfg.IndexSnapshotEvery > 0 {
 		r.running.Go(func() { r.keepIndexEvery(ctx) })
 	}
-	r.front = &http.Server{Handler: r.proxy, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 10 * time.Minute, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug)}
-	r.running.Go(func() { r.serve("front door", r.front, r.frontLn) })
+	door := proxy.NewListener(r.frontLn, r.cfg.Proxy)
+	r.front = door.Server(r.proxy, slog.NewLogLogger(r.log.Handler(), slog.LevelDebug))
+	r.running.Go(func() { r.serve("front door", r.front, door) })
 	if r.adminLn != nil {
 		r.admin = &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 30 * time.Second}
 		r.running.Go(func() { r.serve("admin", r.admin, r.adminLn) })
@@ -267,17 +268,38 @@ func (r *Router) Ready(ctx context.Context, n int, limit time.Duration) error {
 	}
 }
 
-// Drain refuses new requests and waits for the open ones, up to the configured
-// limit.
+// Leave says that the router isn't ready any more, and serves on: load balancers have
+// until Drain to find out.
+func (r *Router) Leave() {
+	r.log.Info("leaving: not ready any more, still serving", "open", r.proxy.Stats().Open)
+	r.proxy.Leave()
+}
+
+// Drain takes no connections any more and waits, up to the configured limit, until the
+// last answer has been sent. What is open then is told, and the error says so. ctx ends
+// it at once.
 func (r *Router) Drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Drain)
-	defer cancel()
-	r.log.Info("draining", "open", r.proxy.Stats().Open, "limit", r.cfg.Drain)
-	err := r.proxy.Drain(ctx)
-	if err != nil {
-		r.log.Warn("drain ended early", "open", r.proxy.Stats().Open, "err", err)
+	r.proxy.Leave()
+	r.log.Info("draining: no new connections", "open", r.proxy.Stats().Open, "limit", r.cfg.Drain)
+	if err := r.shutdown(ctx, r.cfg.Drain); err == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return err
+	open := r.proxy.Stats().Open
+	r.log.Warn("draining: the limit is over, open requests are told", "open", open)
+	r.proxy.Cut()
+	r.shutdown(ctx, lastWords)
+	return fmt.Errorf("drain: %d requests were still open after %v and were cut short (drain)", open, r.cfg.Drain)
+}
+
+// lastWords is how long clients have to take the error that ends their streams.
+const lastWords = 5 * time.Second
+
+// shutdown closes the front door's listener and its idle connections, and waits until
+// those at work have sent their answers.
+func (r *Router) shutdown(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return r.front.Shutdown(ctx)
 }
 
 // Close ends the listeners and waits until every goroutine has ended. The context

@@ -260,39 +260,6 @@ func TestDuplicateEngineIsRefused(t *testing.T) {
 	}
 }
 
-// Drain lets open streams end and refuses new requests.
-func TestDrain(t *testing.T) {
-	f := newFleet(t, 1, nil)
-	resp, err := http.Post(f.router.URL()+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"x","max_tokens":200,"stream":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if _, err := resp.Body.Read(make([]byte, 16)); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.router.Drain(context.Background()) }()
-	f.until(func() bool {
-		r, err := http.Get(f.router.URL() + "/ready")
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Body.Close()
-		return r.StatusCode == 503
-	})
-	if a := f.ask("x", ""); a.code != 503 {
-		t.Errorf("a new request while draining: %d, want 503", a.code)
-	}
-	b, err := io.ReadAll(resp.Body)
-	if err != nil || !strings.HasSuffix(string(b), "data: [DONE]\n\n") {
-		t.Errorf("the open stream: %v, …%.60q", err, b[max(0, len(b)-60):])
-	}
-	if err := <-done; err != nil {
-		t.Errorf("drain: %v", err)
-	}
-}
-
 // The other topology: the engine dials us.
 func TestEngineDialsUs(t *testing.T) {
 	// A free port for the events, before either side starts.

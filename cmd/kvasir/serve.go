@@ -96,7 +96,8 @@ A restart costs nothing where the file says  index_snapshot: FILE  (and engines 
 believes is written at shutdown and every 5 minutes (index_snapshot_every), and believed again as far as each engine
 confirms it. state: FILE keeps what the policy has learned. --receipts-file FILE keeps what was decided (docs/receipts.md).
 
-SIGTERM drains: no new requests, open ones end. A second signal stops at once.`
+SIGTERM drains: for drain_grace /ready says 503 and requests are still served, then no new connections, and open
+requests end, or are told after drain. Ctrl-C is the same without the grace. A second signal stops at once.`
 }
 
 func (c serveCmd) Run(ctx context.Context) error {
@@ -117,9 +118,18 @@ func (c serveCmd) Run(ctx context.Context) error {
 	if err := r.Start(life); err != nil {
 		return err
 	}
+	stopHangups := ignoreHangups(log)
+	defer stopHangups()
 	<-ctx.Done()
 	drain, stop := secondSignal(life)
 	defer stop()
+	r.Leave()
+	if !byPerson(ctx) {
+		select {
+		case <-time.After(cfg.DrainGrace):
+		case <-drain.Done():
+		}
+	}
 	err = r.Drain(drain)
 	end()
 	r.Close()
