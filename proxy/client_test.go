@@ -133,7 +133,7 @@ func TestErrorsInTheClientsWords(t *testing.T) {
 		{name: "nobody has told a model yet", setup: func(w *world) {
 			w.table.Update(0, func(r *fleet.Replica) { r.Models, r.State = nil, fleet.Starting })
 		}, code: 503, kind: "no_engine_available", words: "no engine has told its models yet"},
-		{name: "draining", setup: func(w *world) { w.proxy.Drain(context.Background()) }, code: 503, kind: "draining"},
+		{name: "draining", setup: func(w *world) { w.proxy.Cut() }, code: 503, kind: "draining"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,8 @@ func TestMissingModelIsTheOnlyOne(t *testing.T) {
 	})
 }
 
-func TestDrain(t *testing.T) {
+// Leave changes only what load balancers see. Cut ends what is open, and refuses the rest.
+func TestLeaveAndCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		defer w.close()
@@ -215,33 +216,33 @@ func TestDrain(t *testing.T) {
 		if ready() != 200 {
 			t.Fatal("not ready")
 		}
+		w.proxy.Leave()
+		if ready() != 503 {
+			t.Error("ready while leaving")
+		}
+		if code, _, _ := w.do("GET", "/health", ""); code != 200 {
+			t.Error("not alive while leaving")
+		}
+		if code, _, body := w.do("POST", chatPath, chatStream); code != 200 || body != chatA+chatB+chatDone {
+			t.Errorf("a request while leaving: %d %q", code, body)
+		}
 		got := make(chan string, 1)
 		go func() {
 			_, _, body := w.do("POST", chatPath, chatStream)
 			got <- body
 		}()
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := w.proxy.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with an open stream: %v", err)
+		w.proxy.Cut()
+		if code, h, body := w.do("POST", chatPath, chatBody); code != 503 || h.Get("Retry-After") == "" || !strings.Contains(body, "draining") {
+			t.Errorf("after the cut: %d, %v", code, h)
 		}
-		if code, h, _ := w.do("POST", chatPath, chatBody); code != 503 || h.Get("Retry-After") == "" {
-			t.Errorf("while draining: %d, %v", code, h)
-		}
-		if ready() != 503 {
-			t.Error("ready while draining")
-		}
-		if code, _, _ := w.do("GET", "/health", ""); code != 200 {
-			t.Error("not alive while draining")
-		}
-		start := time.Now()
-		if err := w.proxy.Drain(context.Background()); err != nil || time.Since(start) != 59*time.Second {
-			t.Errorf("drained after %v, %v", time.Since(start), err)
-		}
-		if body := <-got; body != chatA+chatB+chatDone {
+		if body := <-got; !strings.HasPrefix(body, chatA+`data: {"error":{"message":"this router is shutting down`) || !strings.HasSuffix(body, "\n\n"+chatDone) {
 			t.Errorf("the open stream: %q", body)
 		}
+		if len(w.failed) > 0 {
+			t.Errorf("failures %v: nothing is wrong with the engine", w.failed)
+		}
+		w.idle()
 	})
 }
 

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"net/http"
 	"sync"
 
@@ -9,12 +8,11 @@ import (
 	"kvasir/sched"
 )
 
-// A door counts who is inside, and can be closed.
+// A door counts who is inside, and can be shut.
 type door struct {
 	mu     sync.Mutex
-	inside int           // guarded by mu
-	shut   bool          // guarded by mu
-	empty  chan struct{} // guarded by mu; made by close, closed when nobody is inside
+	inside int  // guarded by mu
+	shut   bool // guarded by mu
 }
 
 // enter reports whether the door is open; then leave must follow.
@@ -31,22 +29,13 @@ func (d *door) enter() bool {
 func (d *door) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.inside--; d.inside == 0 && d.shut {
-		close(d.empty)
-	}
+	d.inside--
 }
 
-// close shuts the door, once, and returns what is closed when nobody is inside.
-func (d *door) close() <-chan struct{} {
+func (d *door) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.shut {
-		d.shut, d.empty = true, make(chan struct{})
-		if d.inside == 0 {
-			close(d.empty)
-		}
-	}
-	return d.empty
+	d.shut = true
 }
 
 func (d *door) isShut() bool {
@@ -72,17 +61,6 @@ func (p *Proxy) Cut() {
 	p.door.close()
 	for _, a := range p.open.end() {
 		a.cancel(errLeaving)
-	}
-}
-
-// Drain refuses new requests, 503 with Retry-After, makes /ready say 503, and
-// returns when the open ones have ended, or with ctx's error. It can't be undone.
-func (p *Proxy) Drain(ctx context.Context) error {
-	select {
-	case <-p.door.close():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

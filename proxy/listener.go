@@ -172,6 +172,7 @@ func (l *Listener) turnAway(c net.Conn, status int) {
 	go func() {
 		defer func() { c.Close(); <-l.byes }()
 		c.SetDeadline(time.Now().Add(time.Second))
+		c.Read(make([]byte, 4<<10)) // an answer to no request would surprise; an error shows in the write
 		if _, err := io.WriteString(c, turnedAway[status]); err != nil {
 			return
 		}

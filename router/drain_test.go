@@ -89,7 +89,11 @@ func TestDrainSendsTheLastAnswerWhole(t *testing.T) {
 		}()
 		<-reached
 		done := make(chan error, 1)
-		go func() { done <- r.Drain(context.Background()) }()
+		go func() {
+			err := r.Drain(context.Background())
+			r.front.Close() // as Close does first
+			done <- err
+		}()
 		answer <- struct{}{}
 		err := <-done
 		stop()
