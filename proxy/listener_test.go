@@ -237,4 +237,3 @@ func TestBodyInChunksIsInTheBudget(t *testing.T) {
 		}
 	})
 }
-
