@@ -166,8 +166,8 @@ func (l *Ledger) touch(e *entry, i uint32, at int64) {
 	}
 }
 
-// first moves e from prefill to decode. The clock rule is that of policies.md
-// 8.2: what the engine has computed is known now, so the drain time is now plus
+// first moves e from prefill to decode. The clock rule is that of docs/mock.md,
+// "The reference's view": what the engine has computed is known now, so the drain time is now plus
 // the rest, whether it had been thought earlier or later.
 func (l *Ledger) first(e *entry, at int64) {
 	acc := l.targets[e.target]

@@ -113,7 +113,7 @@ func TestSharedBlocksDoNotFade(t *testing.T) {
 	l.Done(a, t0)
 }
 
-// The clock of policies.md 8.4, and what cancellation does to it.
+// The clock of docs/mock.md, "The reference's view", and what cancellation does to it.
 func TestClock(t *testing.T) {
 	l := New(Config{})
 	sec := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -16,8 +16,7 @@
 //
 // Layouts: vLLM vllm/distributed/kv_events.py since 0.9, SGLang
 // disaggregation/kv_events.py, TensorRT-LLM _torch/pyexecutor/kv_cache_events.py
-// and llm-d-inference-sim, as collected in the project's engine notes and in
-// recordings of vLLM 0.32; AMD ATOM (BlockTransferred).
+// and llm-d-inference-sim (docs/engines.md, "Events"), and recordings of vLLM 0.32; AMD ATOM (BlockTransferred).
 //
 // Most events look like one before but for their lists. Those are compared with
 // it, not parsed (shape.go): 22 instead of 47 ns a block, or half of what an event of

@@ -11,8 +11,8 @@ import (
 // swept are the policies of the sweeps.
 var swept = []string{"round_robin", "least_load", "session", "sglang_cache_aware:library", "llmd_precise", "dynamo", "dynamo:prefill8", "lmetric", "marginal", "auto", pool}
 
-// sweepCells are the sweeps of experiments.md, 8.5 (load, 8 replicas) and 7.3
-// (concurrency of agents, 4 replicas, three orders of sessions). Full load is in the
+// sweepCells are docs/mock.md, "Sweeps": load on 8 replicas, and concurrency of agents
+// on 4 in three orders of sessions. Full load is in the
 // main cells already.
 func sweepCells(open func(file string, speed float64) sim.Input, cells string) (list []cell) {
 	for _, x := range []struct {

@@ -221,7 +221,7 @@ func code(p string) string {
 // agreement puts our figures beside the reference simulator's.
 func (d *doc) agreement() {
 	d.p("\n## Our simulator beside the reference's\n\n`ref:` are the reference's own policies on our engines, clock and metrics: they check the simulator. The others are the product's policies, fed by events and its own ledger.\n" +
-		"Seed 1 of ties; differences in %% of the reference's figures. Policies without random ties must agree to every digit, others by the mean over seeds within 3 %% (experiments.md, section 1).\n")
+		"Seed 1 of ties; differences in %% of the reference's figures. Policies without random ties must agree to every digit, others by the mean over seeds within 3 %% ([mock.md](mock.md#agreement)).\n")
 	d.head("cell", "reference", "ours", "hit rate ref.", "diff", "TTFT mean ref.", "diff", "p95 diff", "E2E mean ref.", "diff")
 	var exact, rows int
 	for _, o := range d.done {

@@ -35,7 +35,7 @@ func (e *Engine) prefill(s *seq) {
 	e.pref = append(e.pref, s)
 }
 
-// reserve takes room for the whole of s (Reserved; experiments.md, section 2.3).
+// reserve takes room for the whole of s (docs/mock.md, "Reserved admission").
 func (e *Engine) reserve(s *seq) bool {
 	p := e.pool
 	size := e.cfg.BlockSize

@@ -23,8 +23,8 @@
 //
 // # Steps
 //
-// Continuous batching with chunked prefill (vLLM's V1 scheduler; the state
-// machine and the constants are section 2 of experiments.md). A step takes one
+// Continuous batching with chunked prefill (vLLM's V1 scheduler; docs/mock.md
+// has the constants and where they come from). A step takes one
 // token of every decoding sequence and fills the rest of the token budget with
 // prompt tokens, strictly first come first served: the head of the queue blocks
 // everyone behind it. Its length in seconds is
@@ -49,7 +49,7 @@
 //
 // # Events
 //
-// As vLLM 0.32 emits them (recordings: fixtures/vllm, surprises 3 to 8): in the
+// As vLLM 0.32 emits them (docs/mock.md, "vLLM's events"): in the
 // order of the step's work, at the step's end; one Removed with one hash for
 // each block taken over; Stored for every block that became full, also when the
 // hash is held already (another physical copy) and when output tokens filled it;

@@ -16,7 +16,7 @@ const (
 	// blocks as its tokens are computed, and the youngest running request is
 	// preempted when a decoding one finds no free block.
 	Paged Admission = iota
-	// Reserved is the reference simulator of experiments.md (section 2.3): room
+	// Reserved is the reference simulator (docs/mock.md, "Reserved admission"): room
 	// for prompt and whole output is taken at admission, nothing is preempted,
 	// all prompt blocks are findable from that moment, blocks beyond a hole are
 	// found again instead of copied, and output is never cached.

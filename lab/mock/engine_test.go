@@ -119,7 +119,7 @@ func ids(from, n int) []kv.Hash {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }
 
-// The vectors of experiments.md, section 2.1.
+// The vectors of docs/mock.md, "Engine constants".
 func TestPrefill(t *testing.T) {
 	for _, c := range []struct {
 		p             Profile
@@ -158,7 +158,7 @@ func reserved(t *testing.T, c Config) *Engine {
 	return e
 }
 
-// The self-checks of experiments.md, section 4.3, in strides and token by token.
+// What the reference says of lone requests and of shared blocks (docs/mock.md), in strides and token by token.
 func TestLoneRequests(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		got := play(t, reserved(t, Config{Stream: stream}), []arrival{{0, Request{ID: 0, Prompt: 3000, Output: 100, Blocks: ids(0, 5)}}}, nil)

@@ -19,7 +19,7 @@ type Profile struct {
 	KVTokens int     // tokens that the block pool holds
 }
 
-// The profiles of experiments.md, section 2.1, and one for demos.
+// The reference's profiles (docs/mock.md, "Engine constants"), and one for demos.
 var (
 	// Profile70B stands for Llama-3-70B in FP8 on 4 H100 with tensor parallelism:
 	// 20,000 prompt tokens/s, 327,680 bytes of KV per token over 12 TB/s, loaded
@@ -64,7 +64,7 @@ func (p Profile) Faster(factor float64) Profile {
 
 // Prefill returns the seconds that computing uncached prompt tokens takes behind
 // hit cached ones, while n sequences with kv tokens of context decode beside it
-// (experiments.md, section 2.1).
+// (docs/mock.md, "Engine constants").
 func (p Profile) Prefill(uncached, hit, kv, n int) float64 {
 	u := float64(uncached)
 	steps := math.Ceil(u / float64(p.Budget))

@@ -86,7 +86,7 @@ func (e *Engine) AbortAt(id uint64, now float64) {
 	}
 }
 
-// start begins the next step at time t, if there is work (experiments.md, 2.2).
+// start begins the next step at time t, if there is work (docs/mock.md, "Steps").
 func (e *Engine) start(t float64) {
 	e.now = t
 	e.busy, e.mixed, e.idle, e.stride = false, false, false, 0

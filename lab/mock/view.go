@@ -45,7 +45,7 @@ func (e *Engine) Holds(h kv.Hash) bool {
 // Backlog returns the prefill seconds ahead of a request that would arrive now:
 // the rest of the step in progress if it computes prompt tokens, the prompts
 // admitted and not finished, and the queue, for whose cached tokens estimate is
-// asked (experiments.md, section 3, POOL).
+// asked (docs/mock.md, "Metrics", POOL).
 func (e *Engine) Backlog(now float64, estimate func(r *Request) (uncached, hit int)) float64 {
 	w := 0.0
 	for _, s := range e.pref {

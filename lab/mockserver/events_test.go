@@ -91,7 +91,7 @@ func writeRecorded(t *testing.T, b *batch, e recordedEvent) {
 	}
 }
 
-// TestArrays compares with the golden bytes of reference engines.md, 4.7.
+// TestArrays compares with golden bytes that msgspec wrote for vLLM's structs.
 func TestArrays(t *testing.T) {
 	b := batch{dialect: Arrays}
 	b.stored(&stored{hashes: []kv.Hash{0xdab7a9c0d1e2f304}, parent: 7, tokens: []uint32{1, 2, 3, 4}, blockSize: 4})
@@ -149,7 +149,7 @@ func TestBlockHashes(t *testing.T) {
 	if checked < 4 {
 		t.Fatalf("checked %d vectors, want at least 4", checked)
 	}
-	// A chain, from events.md 7.3: tokens 1..16, then 17..32.
+	// A chain: tokens 1..16, then 17..32, as vLLM's kv_cache_utils hashes them.
 	var ids []uint32
 	for i := range uint32(32) {
 		ids = append(ids, i+1)

@@ -9,7 +9,7 @@ import (
 )
 
 // An Input is what a person knows of a fleet. Defaults are the example of the
-// reference (experiments.md, section 9.1): 70 billion parameters, 2 PFLOP/s.
+// reference (docs/mock.md, "Napkin"): 70 billion parameters, 2 PFLOP/s.
 type Input struct {
 	Replicas   int     // engines
 	Parameters float64 // of the model, in units

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The reference's napkin (experiments.md, 9.1): 280 ms cold, 112 ms warm, 2.5x,
+// The reference's napkin (docs/mock.md, "Napkin"): 280 ms cold, 112 ms warm, 2.5x,
 // 2.80 against 1.12 replica-seconds per second.
 func TestReference(t *testing.T) {
 	p := Make(Defaults())

@@ -31,7 +31,7 @@ var presets = []preset{
 	{"dynamo:decay1", func(c *policy.Config, _ mock.Profile) { c.Dynamo.CreditDecay = 1 }},
 	{"dynamo:credit0", func(c *policy.Config, _ mock.Profile) { c.Dynamo.OverlapCredit = 0 }},
 	// The agentic preset is tuned for blocks of 16; w is in blocks, so it is
-	// rescaled to 512 (experiments.md, 7.3).
+	// rescaled to 512 (docs/mock.md, "Sweeps").
 	{"dynamo:agentic", func(c *policy.Config, _ mock.Profile) {
 		c.Dynamo.OverlapCredit, c.Dynamo.PrefillScale, c.Dynamo.RequestWeight = 2, 4, 2
 	}},

@@ -22,7 +22,7 @@ type chatTurn struct {
 }
 
 // sharedIDs is where ids that all sessions share end: a session played again
-// keeps those and gets fresh ones otherwise (experiments.md, section 4.2, weka).
+// keeps those and gets fresh ones otherwise (docs/mock.md, "Workloads").
 const sharedIDs = 4096
 
 // A Crowd is the schedule of a closed loop: when each user starts, and how many
@@ -62,7 +62,7 @@ func readChats(r *trace.Reader) (list []chat, size int, err error) {
 	return list, size, nil
 }
 
-// readWeka makes sessions of Claude Code files (experiments.md, 4.2, weka): each
+// readWeka makes sessions of Claude Code files (docs/mock.md, "Workloads"): each
 // main agent and each sub-agent with at least two requests, up to 60 requests
 // and up to the first beyond 120,000 tokens, in an order drawn with seed.
 func readWeka(r *trace.Reader, seed uint64) ([]chat, error) {

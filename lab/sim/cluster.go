@@ -25,7 +25,7 @@ type router interface {
 }
 
 // A cluster is the virtual fleet: engines, one queue of events, one router. Its
-// order of events is that of experiments.md, section 2.5: by time, then by when
+// order of events is that of docs/mock.md, "Order of events": by time, then by when
 // they were scheduled; open-loop arrivals come first.
 type cluster struct {
 	config  mock.Config

@@ -6,7 +6,7 @@ import (
 )
 
 // exact is the router's view and ledger of the reference simulator
-// (experiments.md, section 2.4): it sees the engines' caches as they are, at
+// (docs/mock.md, "The reference's view"): it sees the engines' caches as they are, at
 // once, and adds up in floating-point seconds.
 type exact struct {
 	engines []*mock.Engine
@@ -162,13 +162,13 @@ func (x *exact) events(int, float64, []mock.Event) {}
 // hit is the prompt tokens of q that r is thought to hold, at most all but one.
 func (x *exact) hit(r int, q *request) int { return min(x.m[r]*x.size, q.Prompt-1) }
 
-// ownPrefill is p_r of policies.md, section 8.1.
+// ownPrefill is what q takes alone on r (docs/mock.md, "The reference's view").
 func (x *exact) ownPrefill(r int, q *request) float64 {
 	h := x.hit(r, q)
 	return x.profile.Prefill(q.Prompt-h, h, x.reps[r].context, x.reps[r].decoding)
 }
 
-// book enters q's own prefill into r's virtual clock (policies.md, 8.2).
+// book enters q's own prefill into r's virtual clock (docs/mock.md, "The reference's view").
 func (x *exact) book(a *account, r int, q *request, now float64) {
 	q.booked = x.ownPrefill(r, q)
 	a.out = append(a.out, q)
@@ -184,7 +184,7 @@ func (x *exact) expected() float64 {
 	return x.outSum / float64(x.outN)
 }
 
-// argmin returns the lowest score; ties within 1e-12 are drawn (experiments.md, 3.1).
+// argmin returns the lowest score; ties within 1e-12 are drawn (docs/mock.md, "The reference's view").
 func (x *exact) argmin(score func(r int) float64) int {
 	best := 0.0
 	for r := range x.reps {

@@ -9,7 +9,7 @@ import (
 
 // Floor returns the time to first token, and the hit rate, that an open loop
 // would have if each request met an empty engine with every block that any
-// earlier request had: a practical lower bound (experiments.md, section 3).
+// earlier request had: a practical lower bound (docs/mock.md, "Metrics").
 func (w *Workload) Floor(p mock.Profile) (ttft Spread, hitRate float64, err error) {
 	if len(w.open) == 0 {
 		return Spread{}, 0, errors.New("sim: the floor is defined for open loops only")

@@ -80,7 +80,7 @@ func generators() []generator {
 			param{"turns", 6, 1, 1e4, "mean turns of a conversation, geometric"},
 			param{"think", 20, 0, 1e6, "mean seconds between its turns, exponential"},
 			param{"input", 1500, 1, 1e6, "mean new tokens per turn, exponential"}), genDiurnal},
-		{"burst", "bursts of requests on prefixes that are new with each (experiments.md, cold burst)", []param{
+		{"burst", "bursts of requests on prefixes that are new with each (docs/mock.md, cold burst)", []param{
 			{"bursts", 30, 1, 1e6, "how many"},
 			{"gap", 6, 1e-3, 1e6, "seconds between them"},
 			{"size", 40, 1, 1e6, "requests in each"},
@@ -89,7 +89,7 @@ func generators() []generator {
 			{"prefix", 8192, 1, 1e7, "tokens of each"},
 			{"input", 300, 1, 1e7, "own tokens"},
 			{"output", 100, 1, 1e6, "tokens"}}, genBurst},
-		{"tool", "tools with two hot prefixes and short answers, and conversations (experiments.md, 4.2)", []param{
+		{"tool", "tools with two hot prefixes and short answers, and conversations (docs/mock.md)", []param{
 			{"requests", 12000, 1, 1e7, "to generate"},
 			{"limit", 6000, 1, 1e7, "first ones to play"},
 			{"speed", 2.2, 1e-6, 1e6, "factor on the rate of 6.5/s"},
@@ -104,14 +104,14 @@ func generators() []generator {
 			{"think", 8, 0, 1e6, "mean seconds between turns, exponential"},
 			{"seed", 1, 0, 1 << 52, "of all of it"}}, genAgents},
 		{"conversations", "conversations of one shape, so many at a time, closed loop; small blocks for small caches", talkParams, genTalks},
-		{"rl_rollouts", "asynchronous RL rollouts with stragglers (experiments.md, 6.2)", []param{
+		{"rl_rollouts", "asynchronous RL rollouts with stragglers (docs/mock.md)", []param{
 			{"steps", 32, 1, 1e6, "of training"},
 			{"per_step", 8, 1, 1e4, "rollouts of each"},
 			{"in_flight", 16, 1, 1e5, "rollouts at a time"},
 			{"turns", 10, 1, 1e3, "of each"},
 			{"stragglers", 2, 0, 1e4, "rollouts of each step with a long last turn"},
 			{"seed", 11, 0, 1 << 52, "which ones, random.Random"}}, genRollouts},
-		{"rl_published", "RL rollouts as published: one pool of credits for turns (experiments.md, 6.3)", []param{
+		{"rl_published", "RL rollouts as published: one pool of credits for turns (docs/mock.md)", []param{
 			{"steps", 10, 1, 1e5, "of training"},
 			{"credits", 16, 1, 1e5, "turns in flight"},
 			{"fifo", 0, 0, 1, "1: a freed credit goes to the longest ready turn; 0: continuations first"}}, genPublished},
@@ -346,7 +346,7 @@ func genRollouts(p *params) (*Workload, error) {
 }
 
 // genTool is the stand-in for the tool-and-agent trace, draw by draw as
-// experiments.md, section 4.2, has it.
+// the reference has it.
 func genTool(p *params) (*Workload, error) {
 	w := &Workload{size: genBlock, speed: p.f("speed")}
 	r := NewPython(uint64(p.f("seed")))

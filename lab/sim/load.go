@@ -26,7 +26,7 @@ type Input struct {
 	Limit  int     // open loop: first requests only; closed loop: requests issued; 0: all, or 50 per user
 	// Ticks says what to do with rows of a Mooncake trace that share a timestamp:
 	// "spread" them evenly over the tick, "keep" them together, or "" decide by
-	// how many there are (experiments.md, 4.2).
+	// how many there are (docs/mock.md, "Workloads").
 	Ticks    string
 	Replicas int    // closed loop: fleet that users are scaled to
 	Users    int    // closed loop: 0: 6 per replica
@@ -198,8 +198,8 @@ func hashes(ids []uint64) []kv.Hash {
 // cell files.
 func sessionKey(name string) uint64 { return fnvText("'" + name + "'") }
 
-// fnvText is FNV-1a with the offset of experiments.md (section 4.2), which is not
-// the usual one.
+// fnvText is FNV-1a with the offset that the reference had (docs/mock.md, "Workloads"),
+// which is not the usual one.
 func fnvText(s string) uint64 {
 	h := uint64(1469598103934665603)
 	for i := range len(s) {
@@ -208,8 +208,8 @@ func fnvText(s string) uint64 {
 	return h
 }
 
-// inferSessions finds the sessions of a trace that names none (experiments.md,
-// 4.2): a request joins the session of the last earlier one that contained its
+// inferSessions finds the sessions of a trace that names none (docs/mock.md,
+// "Workloads"): a request joins the session of the last earlier one that contained its
 // deepest block beyond those with more than 8 different successors.
 func inferSessions(list []openArrival) {
 	kids := map[kv.Hash]map[kv.Hash]bool{}
@@ -254,7 +254,7 @@ func inferSessions(list []openArrival) {
 }
 
 // spreadTicks spreads rows that share a timestamp evenly up to the next one, at
-// most 3.1 s (experiments.md, 4.2: conv).
+// most 3.1 s (docs/mock.md, "Workloads").
 func spreadTicks(list []openArrival, how string) error {
 	distinct := 1
 	for i := 1; i < len(list); i++ {

@@ -6,7 +6,7 @@ import (
 	"kvasir/lab/mock"
 )
 
-// metrics collects what experiments.md, section 3, defines. Memory is a few
+// metrics collects what docs/mock.md, "Metrics", defines. Memory is a few
 // numbers per request, and one per replica and half second.
 type metrics struct {
 	lives []life
@@ -111,7 +111,7 @@ func (m *metrics) sampleContext(engines []*mock.Engine) {
 // bin is the width of the bins of the coefficients of variation, in seconds.
 const bin = 0.5
 
-// binCV is CV0.5 of experiments.md, section 3: span tells from when to when a
+// binCV is CV0.5 of docs/mock.md, "Metrics": span tells from when to when a
 // request weighs on its replica, weight how much at time t; in each bin the
 // coefficient of variation over all replicas, idle ones included; averaged over
 // the bins that aren't empty.

@@ -7,7 +7,7 @@ import (
 	"kvasir/lab/mock"
 )
 
-// The published parameters of the RL rollout benchmark (experiments.md, 6.1).
+// The published parameters of the RL rollout benchmark (docs/mock.md, "Rollouts").
 const (
 	pubSystem    = 2048 // tokens that all share
 	pubStep      = 512  // tokens that a step's rollouts share

@@ -8,7 +8,7 @@ import (
 // A Python is CPython's random.Random: MT19937 (Matsumoto and Nishimura 1998),
 // seeded as random.seed(int) does it, with the draws of CPython's random.py. It
 // lets random ties and generated workloads agree exactly with the reference
-// simulator (experiments.md, section 2.6).
+// simulator (docs/mock.md, "Random numbers").
 type Python struct {
 	mt  [624]uint32
 	pos int

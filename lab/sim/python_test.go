@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The vectors of experiments.md, section 2.6.
+// What CPython gives (docs/mock.md, "Random numbers").
 func TestPython(t *testing.T) {
 	p := NewPython(1)
 	for i, want := range []uint32{577090037, 2444712010, 3639700191, 3445702192} {

@@ -43,7 +43,7 @@ func linear(v []float64, p float64) float64 {
 }
 
 // A Result is what came of one policy under one seed. Times are in seconds, rates
-// and shares between 0 and 1, as experiments.md, section 3, defines them.
+// and shares between 0 and 1, as docs/mock.md, "Metrics", defines them.
 type Result struct {
 	Input    string `json:"input"`
 	Policy   string `json:"policy"`

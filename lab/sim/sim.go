@@ -5,7 +5,7 @@
 //
 // Beside the product's policies it has the reference simulator's own ones
 // ("ref:…", see twin.go), by which the engines, the order of events and the
-// metrics were checked: equal to every printed digit (experiments.md, rule 1).
+// metrics were checked: equal to every printed digit (docs/mock.md, "Agreement").
 //
 // The same Config gives the same Report, byte for byte, whatever GOMAXPROCS.
 package sim

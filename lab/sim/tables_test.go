@@ -7,7 +7,7 @@ import (
 	"kvasir/lab/mock"
 )
 
-// The tables of experiments.md that need no trace file, to their printed digits:
+// The reference's tables (docs/mock.md) that need no trace file, to their printed digits:
 // 6.2 (rollouts), 8.2 (tool), 8.4 (cold burst).
 func TestTables(t *testing.T) {
 	type row struct {
@@ -89,7 +89,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// The published rollout benchmark (experiments.md, 6.3), continuations first: the
+// The published rollout benchmark (docs/mock.md, "Rollouts"), continuations first: the
 // cells whose policy draws nothing, and the order that the product must keep.
 func TestPublishedRollouts(t *testing.T) {
 	w, err := Generate("rl_published", 4)
@@ -114,7 +114,7 @@ func TestPublishedRollouts(t *testing.T) {
 	}
 }
 
-// The floors of experiments.md, section 3, for the generated trace.
+// The reference's floors (docs/mock.md, "Metrics") for the generated trace.
 func TestFloor(t *testing.T) {
 	w, err := Generate("tool", 8)
 	if err != nil {

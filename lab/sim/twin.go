@@ -7,9 +7,9 @@ import (
 	"kvasir/lab/mock"
 )
 
-// A twin is a policy as the reference simulator has it (policies.md, section 11):
+// A twin is a policy as the reference simulator has it (docs/mock.md, "The reference's view"):
 // exact views, floating-point seconds. The twins are the yardstick for package
-// policy, and what experiments.md was made with.
+// policy, and what the reference's tables were made with.
 type twin struct {
 	name    string
 	pick    func(x *exact, q *request, now float64) int
@@ -20,7 +20,7 @@ type twin struct {
 	pool    bool // engines share one cache
 }
 
-// h64 is the mixing function of policies.md, section 2.2.
+// h64 is the mixing function of docs/mock.md, "The reference's view".
 func h64(x uint64) uint64 {
 	x = x*0x9E3779B97F4A7C15 + 0x7F4A7C15
 	x ^= x >> 30

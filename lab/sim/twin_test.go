@@ -38,7 +38,7 @@ func runArm(t *testing.T, w *Workload, name string, replicas int, edit func(c *C
 	return cl
 }
 
-// micro is the trace of experiments.md, section 4.3.
+// micro is the micro trace of docs/mock.md, "Workloads".
 func micro() *Workload {
 	seq := func(from, n int) (out []kv.Hash) {
 		for i := range n {
