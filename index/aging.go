@@ -102,7 +102,7 @@ func (ix *Index) expire(t *target, r *Result) {
 func (ix *Index) dropTier(l *lane, h kv.Handle, t kv.Tier) {
 	l.limits[t].forget(h)
 	if l.page != 0 {
-		ix.dropPage(l, h, t)
+		l.pages.drop(h, t)
 		return
 	}
 	if s := ix.resolve(l, h); s != 0 {

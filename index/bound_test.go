@@ -57,7 +57,7 @@ func TestChurnLeavesNothing(t *testing.T) {
 	if end.Blocks != 128 || ix.rows.inUse > 9 || end.Bytes > settled.Bytes*6/5 {
 		t.Errorf("%d blocks in %d rows, %d bytes; after a tenth of the rounds %d bytes", end.Blocks, ix.rows.inUse, end.Bytes, settled.Bytes)
 	}
-	ix.check(t)
+	ix.mustHold(t)
 }
 
 // TestMemoryReturns: slabs that have become free go back to the heap.
@@ -82,7 +82,7 @@ func TestMemoryReturns(t *testing.T) {
 		t.Errorf("%d blocks, %d slabs of %d left", ix.blocks, ix.rows.slabsIn, full)
 	}
 	ix.Apply(ev)
-	ix.check(t)
+	ix.mustHold(t)
 }
 
 // TestBound: a stream of unique chains stays within MaxBytes; the chain that is
@@ -121,7 +121,7 @@ func TestBound(t *testing.T) {
 	if over[2].GPU != 800 {
 		t.Errorf("the newest chain has %d of 800 tokens", over[2].GPU)
 	}
-	ix.check(t)
+	ix.mustHold(t)
 	// more than half of the bound in one event is refused, with a reason
 	big := &kv.Event{Target: 3, BlockSize: 16, Root: true, Handles: make([]kv.Handle, 60000), Tokens: make([]uint32, 960000)}
 	for i := range big.Handles {
@@ -183,7 +183,7 @@ func TestForget(t *testing.T) {
 		ix.Forget(id)
 		ix.Apply(s.store(id, 0, 0, 60))
 	}
-	ix.check(t)
+	ix.mustHold(t)
 	over := make([]kv.Overlap, 200)
 	ix.Match(s.prompt(0), over)
 	for id, o := range over {

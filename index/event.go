@@ -3,6 +3,7 @@ package index
 import (
 	"slices"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -148,7 +149,7 @@ func (s *tagSet) twice(tags []uint32) bool {
 			if !met {
 				s.met, met = [64]uint64{}, true
 			}
-			top := tag >> (keyBits - 12)
+			top := tag >> (table.TagBits - 12)
 			s.met[top/64%64] |= 1 << (top % 64)
 		}
 		*w |= bit
@@ -158,7 +159,7 @@ func (s *tagSet) twice(tags []uint32) bool {
 	}
 	s.equal = s.equal[:0]
 	for _, tag := range tags {
-		if top := tag >> (keyBits - 12); s.met[top/64%64]>>(top%64)&1 == 1 {
+		if top := tag >> (table.TagBits - 12); s.met[top/64%64]>>(top%64)&1 == 1 {
 			s.equal = append(s.equal, tag)
 		}
 	}

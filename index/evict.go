@@ -7,7 +7,7 @@ import "kvasir/kv"
 func (ix *Index) bytes() int64 {
 	return int64(ix.rows.inUse-ix.retiredRows)*rowBytes + // retired ones are as good as free
 		int64(ix.rows.ndetails-uint32(len(ix.rows.detailsF)))*64 +
-		ix.tables.bytes + ix.headTables.bytes + ix.sets.size +
+		ix.tables.Bytes() + ix.headTables.Bytes() + ix.sets.size +
 		int64(len(ix.aliasOf))*aliasBytes + int64(len(ix.copies))*copyBytes + int64(ix.slidNames)*slidBytes + ix.pageMemory
 }
 
@@ -100,7 +100,7 @@ func (ix *Index) evictRow(r uint32) {
 					l = first
 				}
 			case l.page != 0:
-				ix.evictChunk(l, s)
+				l.pages.evictChunk(s)
 				if m.fill.Load() == 0 || ix.mask(s, l) == 0 {
 					continue
 				}

@@ -1,8 +1,7 @@
 package index
 
 import (
-	"sync/atomic"
-
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -147,7 +146,7 @@ func (ix *Index) freeRow(r uint32) {
 	if sets := m.sets.Load(); sets&inDetail != 0 {
 		ix.epochs.retire(retiredDetail, sets)
 	}
-	ix.heads.delete(tagOf(uint64(sl.hashes(r)[0])), r)
+	ix.heads.Delete(table.Tag(uint64(sl.hashes(r)[0])), r)
 	m.next.Store(0)
 	if up := ix.parentRow(m); up.row != nil {
 		up.kids--
@@ -182,22 +181,15 @@ func (ix *Index) reuse(kind retired, n uint32) {
 
 // head returns the row whose first block is h, or 0.
 func (ix *Index) head(h kv.Hash) uint32 {
-	tag := tagOf(uint64(h))
-	s := ix.heads.segment(tag)
-	for k := range uint32(len(s.e)) {
-		b := s.bucket(tag + k)
-		for m := same(atomic.LoadUint64(&b[0]), tag); m != 0; m &= m - 1 {
-			if r := b.load(first(m), tag); r != 0 {
-				if sl, m := ix.rows.peek(r); sl != nil && m.fill.Load() > 0 && sl.hashes(r)[0] == h {
-					return r
-				}
-			}
+	for p := ix.heads.Probe(table.Tag(uint64(h))); ; {
+		r := p.Next()
+		if r == 0 {
+			return 0
 		}
-		if atomic.LoadUint64(&b[7])>>56 == 0 {
-			break
+		if s, m := ix.rows.peek(r); s != nil && m.fill.Load() > 0 && s.hashes(r)[0] == h {
+			return r
 		}
 	}
-	return 0
 }
 
 // A row whose parent's block is in no row is detached. While there are none,
@@ -303,7 +295,7 @@ func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 		m.used.Store(usedStored)
 		m.sets.Store(id)
 		m.fill.Store(uint32(n))
-		ix.heads.insert(tagOf(uint64(hs[0])), r)
+		ix.heads.Insert(table.Tag(uint64(hs[0])), r)
 		return slotAt(r, 0)
 	}
 	r, p := at.row(), at.pos()

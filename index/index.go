@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -27,7 +28,7 @@ type Index struct {
 
 	// readers use these without a lock
 	rows    rows
-	heads   table // first block of a row -> row
+	heads   table.Table // first block of a row -> row
 	sets    sets
 	epochs  epochs
 	info    [maxLanes]atomic.Uint64      // laneInfo
@@ -38,10 +39,10 @@ type Index struct {
 	works sync.Pool
 	queue atomic.Int32 // who waits for mu
 
-	mu          sync.Mutex // over everything below, and all writes
-	tables      segments   // memory of names
-	headTables  segments   // memory of heads, which readers find closer together
-	common      table      // name that several lanes use -> slot
+	mu          sync.Mutex   // over everything below, and all writes
+	tables      table.Memory // memory of names
+	headTables  table.Memory // memory of heads, which readers find closer together
+	common      table.Table  // name that several lanes use -> slot
 	byAlias     map[laneHandle]slot
 	aliasOf     map[laneSlot]kv.Handle
 	copies      map[uint64]int32 // beyond the first, by copyKey
@@ -62,6 +63,9 @@ type Index struct {
 	evictions   uint64
 	totals      Totals
 
+	away      int // events that have let go of mu half done
+	unchecked int // blocks named since the last check, see verify
+
 	ahead int // lookups of names that are under way at once
 }
 
@@ -77,8 +81,8 @@ func New(c Config) *Index {
 		waiting: map[laneHandle][]*orphan{}, orphaned: map[laneHandle][]*orphan{},
 	}
 	ix.rows.init()
-	ix.heads.init(&ix.headTables, true)
-	ix.common.init(&ix.tables, false)
+	ix.heads.Init(&ix.headTables, true)
+	ix.common.Init(&ix.tables, false)
 	ix.sets.init()
 	for l := maxLanes - 1; l >= 0; l-- {
 		ix.freeLanes = append(ix.freeLanes, uint16(l))
@@ -107,6 +111,9 @@ func (ix *Index) SetTarget(id kv.Target, c TargetConfig) {
 	t.set(c)
 	for _, l := range t.lanes {
 		l.limit()
+	}
+	if invariants {
+		ix.verify(0)
 	}
 }
 
@@ -147,6 +154,9 @@ func (ix *Index) Apply(ev *kv.Event) (r Result) {
 		ix.works.Put(w)
 	} else if cap(w.tags) > 4*maxAhead {
 		t.small = nil // an orphan that joined was long
+	}
+	if invariants {
+		ix.verify(len(ev.Handles))
 	}
 	return r
 }
@@ -193,8 +203,8 @@ func (ix *Index) expect(t *target, group uint16, tags []uint32) {
 
 // ask prefetches where the names with these tags are, or will be.
 func (ix *Index) ask(l *lane, tags []uint32) {
-	l.names.prefetch(tags)
-	ix.common.prefetch(tags)
+	l.names.Prefetch(tags)
+	ix.common.Prefetch(tags)
 }
 
 // lock takes mu, and lets a long event know that somebody waits.
@@ -212,9 +222,11 @@ func (ix *Index) yield() bool {
 	if ix.queue.Load() == 0 {
 		return false
 	}
+	ix.away++
 	ix.mu.Unlock()
 	runtime.Gosched()
 	ix.lock()
+	ix.away--
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -61,8 +62,8 @@ type lane struct {
 	count  [kv.NumTiers]int64
 	tail   slot // last stored, where the next store usually continues
 
-	names   table // of blocks that only this lane has named, see naming.go
-	aliases int   // blocks with a name that isn't in a table
+	names   table.Table // of blocks that only this lane has named, see naming.go
+	aliases int         // blocks with a name that isn't in a table
 
 	slid   map[kv.Handle]*[kv.NumTiers]int32
 	pages  *pages
@@ -128,7 +129,7 @@ func (ix *Index) addLane(t *target, kind laneKind, group uint16) *lane {
 	}
 	l := &lane{id: ix.freeLanes[n-1], kind: kind, t: t, group: group}
 	ix.freeLanes = ix.freeLanes[:n-1]
-	l.names.init(&ix.tables, false)
+	l.names.Init(&ix.tables, false)
 	ix.lanes[l.id] = l
 	if kind == lanePredicted {
 		t.pred = l

@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/bits"
 
+	"kvasir/index/pagetable"
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -220,7 +222,7 @@ func (s *snapshotReader) lane() {
 	if kind == laneSliding {
 		l.slid = map[kv.Handle]*[kv.NumTiers]int32{}
 	} else {
-		l.setPage(int32(page))
+		s.ix.setPage(l, int32(page))
 	}
 	s.ix.showLanes(tt)
 	s.lanes = append(s.lanes, l)
@@ -285,7 +287,7 @@ func (s *snapshotReader) run(l *lane) {
 		}
 		s.pages[l] = append(s.pages[l], at)
 	}
-	s.ix.account(l.pages)
+	l.pages.account()
 	s.n[2]++
 }
 
@@ -313,22 +315,22 @@ func (s *snapshotReader) page(l *lane, at pageRef, root kv.Hash, out bool) pageR
 	ix := s.ix
 	tag := ix.keyOf(name)
 	if s.bad != nil || out || held && p.named(tag, name) != 0 || s.full() || ix.pageMemory > ix.cfg.MaxBytes/2 ||
-		p.store.used >= maxStrips || p.index.n >= maxPageEntries {
+		p.strips.used >= maxStrips || p.index.Len() >= pagetable.MaxEntries {
 		return 0
 	}
 	if at == 0 {
-		if at = ix.root(p, root); at == 0 {
-			at = ix.newRoot(p, root)
+		if at = p.root(root); at == 0 {
+			at = p.newRoot(root)
 		}
 	}
-	if ix.next(p, at, tokens, extras) != 0 {
+	if p.next(at, tokens, extras) != 0 {
 		return 0
 	}
-	at = ix.addPage(p, at, tokens, extras)
+	at = p.addPage(at, tokens, extras)
 	if held {
 		st := p.at(at.strip())
 		p.names(at.strip())[at.place()] = name
-		p.index.insert(tag, uint32(at))
+		p.index.Insert(tag, uint32(at))
 		for t, n := range c {
 			if n > 0 {
 				st.held[t] |= 1 << at.place()
@@ -437,7 +439,7 @@ func (ix *Index) loadRow(depth uint32, root bool, hs []kv.Hash) slot {
 	m.used.Store(usedStored)
 	m.sets.Store(0)
 	m.fill.Store(uint32(len(hs)))
-	ix.heads.insert(tagOf(uint64(hs[0])), r)
+	ix.heads.Insert(table.Tag(uint64(hs[0])), r)
 	return slotAt(r, 0)
 }
 
@@ -458,6 +460,6 @@ func (s *snapshotReader) finish() {
 		if l.page == 0 {
 			continue
 		}
-		s.ix.finishPages(l)
+		l.pages.finish()
 	}
 }

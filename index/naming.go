@@ -3,6 +3,7 @@ package index
 import (
 	"math/bits"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -34,7 +35,7 @@ func atLane(l uint16, s slot) laneSlot { return laneSlot(s)<<16 | laneSlot(l) }
 const inCommon = maxLanes
 
 // namesOf returns the table that has the names of a row, if it has any.
-func (ix *Index) namesOf(m rowRef) *table {
+func (ix *Index) namesOf(m rowRef) *table.Table {
 	if m.names == inCommon {
 		return &ix.common
 	}
@@ -45,24 +46,17 @@ func (ix *Index) namesOf(m rowRef) *table {
 // would fill all segments at the same pace, which then would split all at once.
 func (ix *Index) keyOf(h kv.Handle) uint32 {
 	x := mum(uint64(h)^ix.secret, 0x9e3779b97f4a7c15)
-	return tagOf(mum(x^ix.secret, 0xbf58476d1ce4e5b9))
+	return table.Tag(mum(x^ix.secret, 0xbf58476d1ce4e5b9))
 }
 
 // named returns the slot whose name in t is h, with h's tag, or 0.
-func (ix *Index) named(t *table, h kv.Handle, tag uint32) slot {
-	s := t.segment(tag)
-	for k := range uint32(len(s.e)) {
-		b := s.bucket(tag + k)
-		for m := same(b[0], tag); m != 0; m &= m - 1 {
-			if at := slot(b.ref(first(m), tag)); at != 0 && ix.handle(at) == h {
-				return at
-			}
-		}
-		if !b.passed() {
-			break
+func (ix *Index) named(t *table.Table, h kv.Handle, tag uint32) slot {
+	for p := t.Probe(tag); ; {
+		s := slot(p.Next())
+		if s == 0 || ix.handle(s) == h {
+			return s
 		}
 	}
-	return 0
 }
 
 // handle returns the name of a slot that is in a table.
@@ -75,12 +69,12 @@ func (ix *Index) handle(s slot) kv.Handle {
 func (ix *Index) resolve(l *lane, h kv.Handle) slot { return ix.resolveTag(l, h, ix.keyOf(h)) }
 
 func (ix *Index) resolveTag(l *lane, h kv.Handle, tag uint32) slot {
-	if l.names.n > 0 {
+	if l.names.Len() > 0 {
 		if s := ix.named(&l.names, h, tag); s != 0 {
 			return s
 		}
 	}
-	if ix.common.n > 0 {
+	if ix.common.Len() > 0 {
 		if s := ix.named(&ix.common, h, tag); s != 0 && ix.mask(s, l) != 0 && !ix.aliased(l, s) {
 			return s
 		}
@@ -128,7 +122,7 @@ func (ix *Index) bind(l *lane, h kv.Handle, s slot) {
 		case free && ix.named(ix.namesOf(m), h, tag) == 0:
 			*name = h
 			m.named |= 1 << p
-			ix.namesOf(m).insert(tag, uint32(s))
+			ix.namesOf(m).Insert(tag, uint32(s))
 			return
 		}
 	}
@@ -155,9 +149,9 @@ func (ix *Index) share(row uint32) {
 		s := slotAt(row, bits.TrailingZeros16(x))
 		h := sl.handles(row)[s.pos()]
 		tag := ix.keyOf(h)
-		l.names.delete(tag, uint32(s))
+		l.names.Delete(tag, uint32(s))
 		if ix.named(&ix.common, h, tag) == 0 {
-			ix.common.insert(tag, uint32(s))
+			ix.common.Insert(tag, uint32(s))
 		} else {
 			m.named &^= 1 << s.pos()
 			ix.rename(l, h, s)
@@ -210,7 +204,7 @@ func (ix *Index) unname(row uint32, lo, hi int, tags *[rowSlots]uint32) {
 		} else {
 			tag = ix.keyOf(sl.handles(row)[p])
 		}
-		t.delete(tag, uint32(slotAt(row, p)))
+		t.Delete(tag, uint32(slotAt(row, p)))
 	}
 	m.named &^= gone
 }

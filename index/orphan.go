@@ -154,7 +154,7 @@ func (ix *Index) join(l *lane, handles []kv.Handle, r *Result) {
 			u := run{l: l, tier: o.tier, handles: o.handles, live: o.live, chunk: o.chunk, reused: o.reused}
 			l.t.work.tag(ix, o.handles)
 			if l.page != 0 {
-				ix.joinPages(&u, o, r)
+				l.pages.join(&u, o, r)
 			} else {
 				p := ix.resolve(l, h)
 				sl, _ := ix.rows.at(p.row())

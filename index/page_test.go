@@ -2,7 +2,6 @@ package index
 
 import (
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -10,109 +9,6 @@ import (
 
 	"kvasir/kv"
 )
-
-// checkPages compares what l's pages know about each other.
-func (ix *Index) checkPages(t *testing.T, l *lane) {
-	t.Helper()
-	p := l.pages
-	p.index.check(t)
-	used, entries, pages := 0, 0, 0
-	kids := map[uint32]uint32{}
-	forks := map[pageRef]int{}
-	rows := map[uint32]slot{}
-	extras := 0
-	for n := range uint32(len(p.store.slabs) * slabStrips) {
-		s := p.peek(n)
-		if s == nil {
-			continue
-		}
-		used++
-		if s.flags&stripRoot != 0 {
-			entries++
-			if got := ix.root(p, s.hash); got != refAt(n, uint8(p.per-1)) || s.kids == 0 {
-				t.Fatalf("root %d with %d kids is found as %x", n, s.kids, got)
-			}
-			continue
-		}
-		pages += int(s.end - s.from)
-		if s.from >= s.end || int(s.end) > p.per || s.any()&^places(s.from, s.end) != 0 || s.forks&^places(s.from, s.end) != 0 {
-			t.Fatalf("strip %d from %d to %d holds %b, forks after %b", n, s.from, s.end, s.any(), s.forks)
-		}
-		if last := s.end - 1; (s.any()|s.forks)>>last&1 == 0 && s.kids == 0 {
-			t.Fatalf("strip %d: nothing needs its last page", n)
-		}
-		for k := s.from; k < s.end; k++ {
-			at := refAt(n, k)
-			extras += len(p.digests[at])
-			if s.any()>>k&1 == 1 {
-				entries++
-				if name := p.names(n)[k]; p.named(ix.keyOf(name), name) != at {
-					t.Fatalf("page %x: its name %x belongs to %x", at, name, p.named(ix.keyOf(name), name))
-				}
-			}
-		}
-		first := refAt(n, s.from)
-		if s.from > 0 || p.at(s.up).flags&stripOnly == 0 {
-			entries++
-		}
-		if got := ix.next(p, p.before(s), p.tokens(first), p.extrasAt(first)); got != refAt(n, s.from) {
-			t.Fatalf("strip %d is found as %x by its first page", n, got)
-		}
-		if s.from == 0 {
-			kids[s.up]++
-		} else {
-			forks[p.before(s)]++
-		}
-		for tier := kv.GPU; tier < kv.NumTiers; tier++ {
-			whole := p.complete(s) && p.reached(s, s.end, tier)
-			got := s.slot != 0 && ix.holds(l, s.slot, s.hash) && ix.mask(s.slot, l)&(inGPU<<tier) != 0
-			if whole != got {
-				t.Fatalf("strip %d: all pages of its chunk are in tier %v: %v; the chunk is: %v", n, tier, whole, got)
-			}
-		}
-		if s.slot != 0 {
-			rows[s.slot.row()] = max(rows[s.slot.row()], s.slot)
-			if ix.inSlot(p, s.slot) != n {
-				t.Fatalf("slot %d of strip %d leads to strip %d", s.slot, n, ix.inSlot(p, s.slot))
-			}
-		}
-	}
-	for n := range uint32(len(p.store.slabs) * slabStrips) {
-		s := p.peek(n)
-		if s == nil {
-			continue
-		}
-		if got := kids[n]; got != s.kids && s.flags&stripOnly == 0 || got != 1 && s.flags&stripOnly != 0 {
-			t.Fatalf("strip %d has %d kids (flags %b), counted %d", n, s.kids, s.flags, got)
-		}
-		for m := s.forks; m != 0; m &= m - 1 {
-			at, count, prev := refAt(n, uint8(bits.TrailingZeros16(m))), 0, uint32(0)
-			for c := ix.fork(p, at); c != 0; c, _ = p.siblings(c) {
-				if _, b := p.siblings(c); b != prev || p.before(p.at(c)) != at {
-					t.Fatalf("fork %d after page %x: wrongly linked", c, at)
-				}
-				prev = c
-				count++
-			}
-			if entries++; count == 0 || count != forks[at] {
-				t.Fatalf("page %x has %d forks, counted %d", at, count, forks[at])
-			}
-			delete(forks, at)
-		}
-	}
-	entries += len(rows)
-	held := 0
-	for at, n := range p.copies {
-		if s := p.peek(pageRef(at >> 2).strip()); n < 2 || s == nil || s.held[at&3]>>pageRef(at>>2).place()&1 == 0 {
-			t.Fatalf("%d copies of page %x", n, at>>2)
-		}
-		held++
-	}
-	if used != p.store.used || entries != p.index.n || extras != p.extras || len(forks) != 0 || p.bytes() != p.counted {
-		t.Fatalf("counted %d strips of %d, %d entries of %d, %d extras of %d, forks %v elsewhere; %d bytes of %d",
-			used, p.store.used, entries, p.index.n, extras, p.extras, forks, p.counted, p.bytes())
-	}
-}
 
 // TestTwinPages plays random tapes with small pages on the index and on plain
 // maps: all sizes, tiers, copies, branches, changes of the size.
@@ -183,7 +79,7 @@ func TestPageMemory(t *testing.T) {
 		}
 		ix.tidy()
 		ix.tidy()
-		ix.check(t)
+		ix.mustHold(t)
 		s := ix.Stats()
 		left := heap() - before - names
 		if s.Pages > 200<<10 || left > full/8 {
@@ -230,10 +126,10 @@ func TestPageChurn(t *testing.T) {
 			settled = ix.Stats().Pages
 		}
 	}
-	ix.check(t)
+	ix.mustHold(t)
 	p := ix.targets[0].lanes[0].pages
-	if end := ix.Stats().Pages; end > settled*11/10 || len(p.store.slabs) > p.store.used/slabStrips*3/2+4 {
-		t.Errorf("%d bytes of pages, once it was %d; %d slabs for %d strips", end, settled, len(p.store.slabs), p.store.used)
+	if end := ix.Stats().Pages; end > settled*11/10 || len(p.strips.slabs) > p.strips.used/slabStrips*3/2+4 {
+		t.Errorf("%d bytes of pages, once it was %d; %d slabs for %d strips", end, settled, len(p.strips.slabs), p.strips.used)
 	}
 }
 
@@ -262,7 +158,7 @@ func TestManyForks(t *testing.T) {
 		if want := map[int]int64{7: n + 2, 15: 2}[at]; chunks != want {
 			t.Errorf("forks after page %d: %d chunks are held, want %d", at, chunks, want)
 		}
-		ix.check(t)
+		ix.mustHold(t)
 		// a page that all chunks share goes, and comes back
 		if r := ix.Apply(&kv.Event{Kind: kv.Removed, Handles: root[3:4]}); r.Removed != 1 {
 			t.Errorf("%+v", r)
@@ -278,7 +174,7 @@ func TestManyForks(t *testing.T) {
 		if s := ix.Stats(); s.Pages != 0 || s.Blocks != 0 {
 			t.Errorf("%d bytes of pages, %d blocks after a clear", s.Pages, s.Blocks)
 		}
-		ix.check(t)
+		ix.mustHold(t)
 	}
 }
 
@@ -311,10 +207,10 @@ func TestPageBound(t *testing.T) {
 			}
 		}
 		if i%500 == 0 {
-			ix.check(t)
+			ix.mustHold(t)
 		}
 	}
-	ix.check(t)
+	ix.mustHold(t)
 	st := ix.Stats()
 	if st.Evicted == 0 || st.Pages < limit/2*8/10 {
 		t.Errorf("%d evicted, %d bytes of pages", st.Evicted, st.Pages)
@@ -360,15 +256,43 @@ func TestPageBoundOneChain(t *testing.T) {
 		}
 	}
 	p := ix.targets[0].lanes[0].pages
-	hand, used := p.hand, p.store.used
+	hand, used := p.hand, p.strips.used
 	p.hand = 7
-	if r := ix.Apply(&ev); r.Reason != Full || r.Skipped != 100 || p.hand != 7 || p.store.used != used {
-		t.Errorf("%+v, hand from 7 (%d) to %d, %d strips of %d", r, hand, p.hand, p.store.used, used)
+	if r := ix.Apply(&ev); r.Reason != Full || r.Skipped != 100 || p.hand != 7 || p.strips.used != used {
+		t.Errorf("%+v, hand from 7 (%d) to %d, %d strips of %d", r, hand, p.hand, p.strips.used, used)
 	}
 	ev.Root, ev.Parent = true, 0 // any part of the chain may go
 	ev.Tokens[0] = 9
 	if r := ix.Apply(&ev); r.Stored != 100 {
 		t.Errorf("%+v", r)
 	}
-	ix.check(t)
+	ix.mustHold(t)
+}
+
+// TestPageKeysMeet: entries of other things under the same key are not taken for
+// what is looked for.
+func TestPageKeysMeet(t *testing.T) {
+	ix := New(Config{Seed: testSeed})
+	ix.Apply(&kv.Event{BlockSize: 1, Root: true, Handles: []kv.Handle{1, 2, 3}, Tokens: []uint32{1, 2, 3}})
+	ix.Apply(&kv.Event{BlockSize: 1, Parent: 1, Handles: []kv.Handle{4}, Tokens: []uint32{9}})
+	ix.Apply(&kv.Event{BlockSize: 1, Root: true, Key: kv.Key{Salt: "a"}, Handles: []kv.Handle{5}, Tokens: []uint32{1}})
+	p := ix.targets[0].lanes[0].pages
+	page := p.named(ix.keyOf(1), 1)
+	for key, find := range map[uint32]func() bool{
+		ix.keyOf(7):                        func() bool { return p.named(ix.keyOf(7), 7) != 0 },
+		p.rootKey(7):                       func() bool { return p.root(7) != 0 },
+		p.rowKey(7):                        func() bool { return p.rowEnd(7) != 0 },
+		p.forkKey(page):                    func() bool { return p.fork(page) != p.named(ix.keyOf(4), 4).strip() },
+		p.childKey(page, []uint32{8}, nil): func() bool { return p.next(page, []uint32{8}, nil) != 0 },
+	} {
+		for n := range uint32(slabStrips) {
+			if s := p.peek(n); s != nil {
+				p.index.Insert(key, uint32(refAt(n, 0)))
+				p.index.Insert(key, uint32(refAt(n, uint8(p.per-1))))
+			}
+		}
+		if find() {
+			t.Errorf("key %x: what was found belongs to something else", key)
+		}
+	}
 }

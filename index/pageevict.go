@@ -28,7 +28,7 @@ func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
 		if most == l {
 			spare = keep
 		}
-		if !ix.evictPages(most, spare, ix.pageMemory+need-bound) {
+		if !most.pages.evict(spare, ix.pageMemory+need-bound) {
 			l.pages.stuck = [2]int64{int64(keep), ix.pageMemory}
 			return false
 		}
@@ -36,31 +36,30 @@ func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
 	return true
 }
 
-// evictPages forgets strips of l that nothing follows, besides strip keep, from
+// evict forgets strips of l that nothing follows, besides strip keep, from
 // the last one on, those first that were not matched or stored since the clock
 // hand came by, until their memory has gone down by some bytes. It says whether
 // any went.
-func (ix *Index) evictPages(l *lane, keep uint32, some int64) (any bool) {
-	p := l.pages
-	for n := uint32(len(p.store.slabs)*slabStrips) * (usedMatched + 1); n > 0 && some > 0; n-- {
+func (p *pages) evict(keep uint32, some int64) (any bool) {
+	for n := uint32(len(p.strips.slabs)*slabStrips) * (usedMatched + 1); n > 0 && some > 0; n-- {
 		if p.hand == 0 {
-			p.hand = uint32(len(p.store.slabs) * slabStrips)
+			p.hand = uint32(len(p.strips.slabs) * slabStrips)
 		}
 		if p.hand--; p.hand == keep {
 			continue
 		}
 		s := p.peek(p.hand)
-		if s == nil || s.flags&stripRoot != 0 || s.kids > 0 || s.forks != 0 || ix.wasUsed(l, s) {
+		if s == nil || s.flags&stripRoot != 0 || s.kids > 0 || s.forks != 0 || p.wasUsed(s) {
 			continue
 		}
-		ix.evictions++
-		ix.loseBits(l, p.hand, s.any(), kv.GPU, kv.NumTiers-1)
-		ix.prune(l, p.hand)
+		p.ix.evictions++
+		p.loseBits(p.hand, s.any(), kv.GPU, kv.NumTiers-1)
+		p.prune(p.hand)
 		before := p.counted
-		ix.account(p)
+		p.account()
 		some -= before - p.counted
 		any = true
-		if p.store.used == 0 {
+		if p.strips.used == 0 {
 			p.hand = 0
 			break
 		}
@@ -69,11 +68,11 @@ func (ix *Index) evictPages(l *lane, keep uint32, some int64) (any bool) {
 }
 
 // wasUsed takes one turn of the clock from the chunk that ends in s.
-func (ix *Index) wasUsed(l *lane, s *strip) bool {
-	if s.slot == 0 || !ix.holds(l, s.slot, s.hash) {
+func (p *pages) wasUsed(s *strip) bool {
+	if s.slot == 0 || !p.ix.holds(p.l, s.slot, s.hash) {
 		return false
 	}
-	_, m := ix.rows.at(s.slot.row())
+	_, m := p.ix.rows.at(s.slot.row())
 	u := m.used.Load()
 	if u > 0 {
 		m.used.Store(u - 1)

@@ -7,7 +7,7 @@ import (
 )
 
 // several returns how many copies of page at are held in tier t, where it is held.
-func (p *pages) several(at pageRef, t kv.Tier) int32 {
+func (p *pageTree) several(at pageRef, t kv.Tier) int32 {
 	if p.at(at.strip()).flags&stripCopies != 0 {
 		if n := p.copies[copiesAt(at, t)]; n > 0 {
 			return n
@@ -17,7 +17,7 @@ func (p *pages) several(at pageRef, t kv.Tier) int32 {
 }
 
 // setSeveral sets what several returns.
-func (p *pages) setSeveral(at pageRef, t kv.Tier, n int32) {
+func (p *pageTree) setSeveral(at pageRef, t kv.Tier, n int32) {
 	if n > 1 {
 		p.at(at.strip()).flags |= stripCopies
 		p.copies[copiesAt(at, t)] = n
@@ -28,26 +28,25 @@ func (p *pages) setSeveral(at pageRef, t kv.Tier, n int32) {
 
 func copiesAt(at pageRef, t kv.Tier) uint64 { return uint64(at)<<2 | uint64(t) }
 
-// holdPage makes u's lane hold page at by name h in the run's tier, and says
+// hold makes u's lane hold page at by name h in the run's tier, and says
 // whether it didn't so far; then holdBelow has to follow.
-func (ix *Index) holdPage(u *run, at pageRef, tag uint32, h kv.Handle, r *Result) bool {
-	l, p := u.l, u.l.pages
+func (p *pages) hold(u *run, at pageRef, tag uint32, h kv.Handle, r *Result) bool {
 	s, bit := p.at(at.strip()), uint16(1)<<at.place()
 	name := &p.names(at.strip())[at.place()]
 	if s.any()&bit != 0 && *name != h {
 		r.Rebound++
-		ix.loseBits(l, at.strip(), bit, kv.GPU, kv.NumTiers-1)
+		p.loseBits(at.strip(), bit, kv.GPU, kv.NumTiers-1)
 	}
 	if s.any()&bit == 0 {
 		*name = h
-		p.index.insert(tag, uint32(at))
+		p.index.Insert(tag, uint32(at))
 	}
-	if a := l.limits[u.tier]; a != nil {
-		a.touch(h, l.t.events)
+	if a := p.l.limits[u.tier]; a != nil {
+		a.touch(h, p.l.t.events)
 	}
 	if s.held[u.tier]&bit != 0 {
 		r.Copies++
-		if n := p.several(at, u.tier); !u.reused && int(n) < ix.cfg.MaxCopies {
+		if n := p.several(at, u.tier); !u.reused && int(n) < p.ix.cfg.MaxCopies {
 			p.setSeveral(at, u.tier, n+1)
 		}
 		return false
@@ -57,16 +56,15 @@ func (ix *Index) holdPage(u *run, at pageRef, tag uint32, h kv.Handle, r *Result
 	return true
 }
 
-// losePage takes page at out of the tiers from first to last, and out of the
+// lose takes page at out of the tiers from first to last, and out of the
 // tree if nothing needs it any more.
-func (ix *Index) losePage(l *lane, at pageRef, first, last kv.Tier) {
-	ix.loseBits(l, at.strip(), 1<<at.place(), first, last)
-	ix.prune(l, at.strip())
+func (p *pages) lose(at pageRef, first, last kv.Tier) {
+	p.loseBits(at.strip(), 1<<at.place(), first, last)
+	p.prune(at.strip())
 }
 
 // loseBits takes pages of strip n, by place, out of the tiers from first to last.
-func (ix *Index) loseBits(l *lane, n uint32, places uint16, first, last kv.Tier) {
-	p := l.pages
+func (p *pages) loseBits(n uint32, places uint16, first, last kv.Tier) {
 	s, names := p.at(n), p.names(n)
 	before := s.any()
 	for t := first; t <= last; t++ {
@@ -74,9 +72,9 @@ func (ix *Index) loseBits(l *lane, n uint32, places uint16, first, last kv.Tier)
 		if gone == 0 {
 			continue
 		}
-		ix.loseEnds(l, n, uint8(bits.TrailingZeros16(gone)), t)
+		p.loseEnds(n, uint8(bits.TrailingZeros16(gone)), t)
 		s.held[t] &^= gone
-		if a := l.limits[t]; a != nil {
+		if a := p.l.limits[t]; a != nil {
 			for m := gone; m != 0; m &= m - 1 {
 				a.forget(names[bits.TrailingZeros16(m)])
 			}
@@ -89,12 +87,12 @@ func (ix *Index) loseBits(l *lane, n uint32, places uint16, first, last kv.Tier)
 	}
 	for m := before &^ s.any(); m != 0; m &= m - 1 {
 		k := bits.TrailingZeros16(m)
-		p.index.delete(ix.keyOf(names[k]), uint32(refAt(n, uint8(k))))
+		p.index.Delete(p.ix.keyOf(names[k]), uint32(refAt(n, uint8(k))))
 	}
 }
 
 // reached says that the pages of a chunk before place lo of strip s are held in t.
-func (p *pages) reached(s *strip, lo uint8, t kv.Tier) bool {
+func (p *pageTree) reached(s *strip, lo uint8, t kv.Tier) bool {
 	for {
 		if m := places(s.from, lo); s.held[t]&m != m {
 			return false
@@ -108,55 +106,52 @@ func (p *pages) reached(s *strip, lo uint8, t kv.Tier) bool {
 
 // holdBelow makes l hold the chunks that are complete in t now that page at, and
 // perhaps some behind it in its strip, are held (0: none).
-func (ix *Index) holdBelow(l *lane, at pageRef, t kv.Tier) {
-	if at != 0 && l.pages.reached(l.pages.at(at.strip()), at.place(), t) {
-		ix.holdEnds(l, at.strip(), at.place(), t)
+func (p *pages) holdBelow(at pageRef, t kv.Tier) {
+	if at != 0 && p.reached(p.at(at.strip()), at.place(), t) {
+		p.holdEnds(at.strip(), at.place(), t)
 	}
 }
 
 // holdEnds is holdBelow for strip n if all pages before place lo are held.
-func (ix *Index) holdEnds(l *lane, n uint32, lo uint8, t kv.Tier) {
-	p := l.pages
+func (p *pages) holdEnds(n uint32, lo uint8, t kv.Tier) {
 	s := p.at(n)
 	end := lo + uint8(bits.TrailingZeros16(^(s.held[t] >> lo)))
 	if end == s.end && p.complete(s) {
-		ix.holdChunk(l, n, t)
+		p.holdChunk(n, t)
 	}
 	for m := s.forks & places(lo, end); m != 0; m &= m - 1 {
-		for c := ix.fork(p, refAt(n, uint8(bits.TrailingZeros16(m)))); c != 0; c, _ = p.siblings(c) {
-			ix.holdEnds(l, c, p.at(c).from, t)
+		for c := p.fork(refAt(n, uint8(bits.TrailingZeros16(m)))); c != 0; c, _ = p.siblings(c) {
+			p.holdEnds(c, p.at(c).from, t)
 		}
 	}
 }
 
 // loseEnds makes l forget, in t, the chunks that have the page at place lo of
 // strip n, which is held until now.
-func (ix *Index) loseEnds(l *lane, n uint32, lo uint8, t kv.Tier) {
-	p := l.pages
+func (p *pages) loseEnds(n uint32, lo uint8, t kv.Tier) {
 	s := p.at(n)
 	if p.complete(s) && s.slot != 0 {
-		ix.loseChunk(l, n, t)
+		p.loseChunk(n, t)
 	}
 	end := lo + uint8(bits.TrailingZeros16(^(s.held[t] >> lo)))
 	for m := s.forks & places(lo, end); m != 0; m &= m - 1 {
-		for c := ix.fork(p, refAt(n, uint8(bits.TrailingZeros16(m)))); c != 0; c, _ = p.siblings(c) {
-			ix.loseEnds(l, c, p.at(c).from, t)
+		for c := p.fork(refAt(n, uint8(bits.TrailingZeros16(m)))); c != 0; c, _ = p.siblings(c) {
+			p.loseEnds(c, p.at(c).from, t)
 		}
 	}
 }
 
 // prune frees the pages at the end of strip n that nothing needs, and so on above
 // it if that was all of it.
-func (ix *Index) prune(l *lane, n uint32) {
-	p := l.pages
+func (p *pages) prune(n uint32) {
 	for n != 0 {
 		s := p.at(n)
 		if s.kids > 0 {
 			return
 		}
 		if s.flags&stripRoot != 0 {
-			p.index.delete(ix.rootKey(s.hash), uint32(refAt(n, s.end-1)))
-			p.store.release(n)
+			p.index.Delete(p.rootKey(s.hash), uint32(refAt(n, s.end-1)))
+			p.strips.release(n)
 			return
 		}
 		end := max(s.from, uint8(bits.Len16(s.any()|s.forks)))
@@ -164,7 +159,7 @@ func (ix *Index) prune(l *lane, n uint32) {
 			return
 		}
 		if end == s.from {
-			ix.unlink(p, n)
+			p.unlink(n)
 		}
 		if s.flags&stripExtra != 0 {
 			for k := end; k < s.end; k++ {
@@ -176,53 +171,51 @@ func (ix *Index) prune(l *lane, n uint32) {
 			return
 		}
 		up := s.up
-		p.store.release(n)
+		p.strips.release(n)
 		n = up
 	}
 }
 
 // holdChunk makes l hold the block that ends in strip n.
-func (ix *Index) holdChunk(l *lane, n uint32, t kv.Tier) {
-	p := l.pages
+func (p *pages) holdChunk(n uint32, t kv.Tier) {
 	s := p.at(n)
 	plane := inGPU << t
-	if s.slot != 0 && !ix.holds(l, s.slot, s.hash) {
-		ix.leaveSlot(p, n)
+	if s.slot != 0 && !p.ix.holds(p.l, s.slot, s.hash) {
+		p.leaveSlot(n)
 	}
 	old := uint8(0)
 	if s.slot == 0 {
-		at, made := ix.chunkSlot(l, n, plane)
-		if !made && ix.mask(at, l) != 0 {
+		at, made := p.chunkSlot(n, plane)
+		if !made && p.ix.mask(at, p.l) != 0 {
 			return // two paths to one block: only a forged snapshot has that
 		}
 		s.slot = at
-		ix.tookSlot(p, n)
-	} else if old = ix.mask(s.slot, l); old&plane != 0 {
+		p.tookSlot(n)
+	} else if old = p.ix.mask(s.slot, p.l); old&plane != 0 {
 		return
 	}
-	ix.setMask(l, s.slot, old|plane)
-	l.recount(old, old|plane, 1)
+	p.ix.setMask(p.l, s.slot, old|plane)
+	p.l.recount(old, old|plane, 1)
 	if t == kv.GPU {
-		ix.fact(l.t, s.slot)
+		p.ix.fact(p.l.t, s.slot)
 	}
 }
 
 // loseChunk makes l forget, in t, the block that ends in strip n and has a slot.
-func (ix *Index) loseChunk(l *lane, n uint32, t kv.Tier) {
-	p := l.pages
+func (p *pages) loseChunk(n uint32, t kv.Tier) {
 	s := p.at(n)
 	at := s.slot
-	if !ix.holds(l, at, s.hash) {
-		ix.leaveSlot(p, n)
+	if !p.ix.holds(p.l, at, s.hash) {
+		p.leaveSlot(n)
 		return
 	}
-	old := ix.mask(at, l)
+	old := p.ix.mask(at, p.l)
 	now := old &^ (inGPU << t)
-	l.recount(old, now, 1)
+	p.l.recount(old, now, 1)
 	if now == 0 {
-		ix.leaveSlot(p, n)
+		p.leaveSlot(n)
 	}
-	ix.setMask(l, at, now)
+	p.ix.setMask(p.l, at, now)
 }
 
 // farChunk is how many chunks back chunkSlot looks for one that l holds.
@@ -231,13 +224,12 @@ const farChunk = 4096
 // chunkSlot finds or makes the slot of the block that ends in strip n, from the
 // nearest block before it that l holds, and says whether it made it, held in
 // plane.
-func (ix *Index) chunkSlot(l *lane, n uint32, plane uint8) (at slot, made bool) {
-	p := l.pages
+func (p *pages) chunkSlot(n uint32, plane uint8) (at slot, made bool) {
 	prev := atRoot
 	var between []kv.Hash // from the nearest to the farthest
 	for b := p.chunkBefore(n); b != 0; b = p.chunkBefore(b) {
 		s := p.at(b)
-		if s.slot != 0 && ix.holds(l, s.slot, s.hash) {
+		if s.slot != 0 && p.ix.holds(p.l, s.slot, s.hash) {
 			prev = s.slot
 			break
 		}
@@ -247,13 +239,13 @@ func (ix *Index) chunkSlot(l *lane, n uint32, plane uint8) (at slot, made bool) 
 		}
 	}
 	for i := len(between) - 1; i >= 0; i-- {
-		prev = ix.find(prev, between[i])
+		prev = p.ix.find(prev, between[i])
 	}
 	h := p.at(n).hash
-	if s := ix.find(prev, h); s != 0 {
+	if s := p.ix.find(prev, h); s != 0 {
 		return s, false
 	}
-	s := ix.create(prev, ix.place(prev), []kv.Hash{h}, single(l.id, plane))
-	l.near(s.row())
+	s := p.ix.create(prev, p.ix.place(prev), []kv.Hash{h}, single(p.l.id, plane))
+	p.l.near(s.row())
 	return s, true
 }

@@ -2,7 +2,7 @@ package index
 
 import "kvasir/kv"
 
-// Keys of a pageTable: names have the tag of the handle (31 bits), everything else
+// Keys of pages.index: names have the tag of the handle (31 bits), everything else
 // has bit 31 set. All references of a table can be looked at, whatever they are
 // for, and whether one is what was looked for shows in the strip itself; so it
 // does no harm that keys of different things may meet.
@@ -15,58 +15,45 @@ const (
 	rowMul   = 0xa0761d6478bd642f
 )
 
-func (ix *Index) pageKey(x uint64) uint32 {
-	return uint32(mum(x^ix.secret, keyMul)>>32) | notName
+func (p *pageTree) pageKey(x uint64) uint32 {
+	return uint32(mum(x^p.secret, keyMul)>>32) | notName
 }
 
 // childKey finds the strip that follows page at and begins with a page of the
 // given content.
-func (ix *Index) childKey(at pageRef, tokens []uint32, extras []kv.Extra) uint32 {
-	x := mum(uint64(at)^ix.secret, childMul)
+func (p *pageTree) childKey(at pageRef, tokens []uint32, extras []kv.Extra) uint32 {
+	x := mum(uint64(at)^p.secret, childMul)
 	for _, t := range tokens {
-		x = mum(x^uint64(t)^ix.secret, childMul)
+		x = mum(x^uint64(t)^p.secret, childMul)
 	}
 	for _, e := range extras {
 		x = mum(x^e.Digest, keyMul)
 	}
-	return ix.pageKey(x)
+	return p.pageKey(x)
 }
 
-func (ix *Index) forkKey(at pageRef) uint32 { return ix.pageKey(mum(uint64(at)^ix.secret, forkMul)) }
-func (ix *Index) rootKey(h kv.Hash) uint32  { return ix.pageKey(mum(uint64(h)^ix.secret, rootMul)) }
-func (ix *Index) rowKey(row uint32) uint32  { return ix.pageKey(mum(uint64(row)^ix.secret, rowMul)) }
+func (p *pageTree) forkKey(at pageRef) uint32 { return p.pageKey(mum(uint64(at)^p.secret, forkMul)) }
+func (p *pageTree) rootKey(h kv.Hash) uint32  { return p.pageKey(mum(uint64(h)^p.secret, rootMul)) }
+func (p *pageTree) rowKey(row uint32) uint32  { return p.pageKey(mum(uint64(row)^p.secret, rowMul)) }
 
 // named returns the held page named h, with h's tag, or 0.
-func (p *pages) named(tag uint32, h kv.Handle) pageRef {
-	if p.index.n == 0 {
-		return 0
-	}
-	s := p.index.segment(tag)
-	j, b := s.of(tag), homeOf(tag)
-	for range pieceBuckets {
-		if e := s.piece[j].bucket(b); has(e, tag) {
-			for _, x := range e {
-				if uint32(x>>32) == tag && x != 0 && p.isNamed(pageRef(x), h) {
-					return pageRef(x)
-				}
-			}
+func (p *pageTree) named(tag uint32, h kv.Handle) pageRef {
+	for k := p.index.Seek(tag); ; {
+		at := pageRef(k.Next())
+		if at == 0 || p.isNamed(at, h) {
+			return at
 		}
-		if s.past[j][b] == 0 {
-			break
-		}
-		b = (b + 1) % pieceBuckets
 	}
-	return 0
 }
 
-func (p *pages) isNamed(at pageRef, h kv.Handle) bool {
+func (p *pageTree) isNamed(at pageRef, h kv.Handle) bool {
 	return p.names(at.strip())[at.place()] == h && p.at(at.strip()).any()>>at.place()&1 == 1
 }
 
 // root returns the end of the root whose first chunks chain to h, or 0.
-func (ix *Index) root(p *pages, h kv.Hash) pageRef {
-	for k := p.index.seek(ix.rootKey(h)); ; {
-		at := pageRef(k.next())
+func (p *pageTree) root(h kv.Hash) pageRef {
+	for k := p.index.Seek(p.rootKey(h)); ; {
+		at := pageRef(k.Next())
 		if at == 0 {
 			return 0
 		}
@@ -76,20 +63,20 @@ func (ix *Index) root(p *pages, h kv.Hash) pageRef {
 	}
 }
 
-func (ix *Index) newRoot(p *pages, h kv.Hash) pageRef {
+func (p *pageTree) newRoot(h kv.Hash) pageRef {
 	end := uint8(p.per)
 	n := p.newStrip(0, end)
 	s := p.at(n)
 	s.flags |= stripRoot
 	s.hash = h
 	at := refAt(n, end-1)
-	p.index.insert(ix.rootKey(h), uint32(at))
+	p.index.Insert(p.rootKey(h), uint32(at))
 	return at
 }
 
 // link makes the strip that begins with page first, which has the given content,
 // follow page at.
-func (ix *Index) link(p *pages, at, first pageRef, tokens []uint32, extras []kv.Extra) {
+func (p *pageTree) link(at, first pageRef, tokens []uint32, extras []kv.Extra) {
 	s := p.at(at.strip())
 	if first.place() == 0 {
 		if s.kids == 0 {
@@ -99,19 +86,19 @@ func (ix *Index) link(p *pages, at, first pageRef, tokens []uint32, extras []kv.
 		}
 		if s.flags&stripOnly != 0 {
 			only := refAt(s.kids, 0)
-			p.index.insert(ix.childKey(at, p.tokens(only), p.extrasAt(only)), uint32(only))
+			p.index.Insert(p.childKey(at, p.tokens(only), p.extrasAt(only)), uint32(only))
 			s.kids = 1
 			s.flags &^= stripOnly
 		}
 		s.kids++
 	} else {
-		ix.linkFork(p, at, first.strip())
+		p.linkFork(at, first.strip())
 	}
-	p.index.insert(ix.childKey(at, tokens, extras), uint32(first))
+	p.index.Insert(p.childKey(at, tokens, extras), uint32(first))
 }
 
 // unlink is link undone for strip n.
-func (ix *Index) unlink(p *pages, n uint32) {
+func (p *pageTree) unlink(n uint32) {
 	s := p.at(n)
 	at, first := p.before(s), refAt(n, s.from)
 	if s.from == 0 {
@@ -122,13 +109,13 @@ func (ix *Index) unlink(p *pages, n uint32) {
 		}
 		p.at(s.up).kids--
 	} else {
-		ix.unlinkFork(p, at, n)
+		p.unlinkFork(at, n)
 	}
-	p.index.delete(ix.childKey(at, p.tokens(first), p.extrasAt(first)), uint32(first))
+	p.index.Delete(p.childKey(at, p.tokens(first), p.extrasAt(first)), uint32(first))
 }
 
 // extrasAt returns the extras of page at.
-func (p *pages) extrasAt(at pageRef) (extras []kv.Extra) {
+func (p *pageTree) extrasAt(at pageRef) (extras []kv.Extra) {
 	if p.at(at.strip()).flags&stripExtra != 0 {
 		for _, d := range p.digests[at] {
 			extras = append(extras, kv.Extra{Digest: d})
@@ -140,22 +127,22 @@ func (p *pages) extrasAt(at pageRef) (extras []kv.Extra) {
 // The forks after a page are linked; the first has an entry in the table.
 
 // siblings returns the forks after and before fork n, which follow the same page.
-func (p *pages) siblings(n uint32) (next, prev uint32) {
+func (p *pageTree) siblings(n uint32) (next, prev uint32) {
 	v := p.names(n)[0]
 	return uint32(v), uint32(v >> 32)
 }
 
-func (p *pages) setSiblings(n, next, prev uint32) {
+func (p *pageTree) setSiblings(n, next, prev uint32) {
 	p.names(n)[0] = kv.Handle(uint64(prev)<<32 | uint64(next))
 }
 
 // fork returns the first fork after page at, or 0.
-func (ix *Index) fork(p *pages, at pageRef) uint32 {
+func (p *pageTree) fork(at pageRef) uint32 {
 	if p.at(at.strip()).forks>>at.place()&1 == 0 {
 		return 0
 	}
-	for k := p.index.seek(ix.forkKey(at)); ; {
-		c := pageRef(k.next())
+	for k := p.index.Seek(p.forkKey(at)); ; {
+		c := pageRef(k.Next())
 		if c == 0 {
 			return 0
 		}
@@ -168,30 +155,30 @@ func (ix *Index) fork(p *pages, at pageRef) uint32 {
 }
 
 // linkFork makes strip n the first fork after page at.
-func (ix *Index) linkFork(p *pages, at pageRef, n uint32) {
-	key, first := ix.forkKey(at), ix.fork(p, at)
+func (p *pageTree) linkFork(at pageRef, n uint32) {
+	key, first := p.forkKey(at), p.fork(at)
 	p.setSiblings(n, first, 0)
 	if first == 0 {
 		p.at(at.strip()).forks |= 1 << at.place()
-		p.index.insert(key, uint32(refAt(n, 0)))
+		p.index.Insert(key, uint32(refAt(n, 0)))
 		return
 	}
 	next, _ := p.siblings(first)
 	p.setSiblings(first, next, n)
-	p.index.replace(key, uint32(refAt(first, 0)), uint32(refAt(n, 0)))
+	p.index.Replace(key, uint32(refAt(first, 0)), uint32(refAt(n, 0)))
 }
 
 // unlinkFork is linkFork undone.
-func (ix *Index) unlinkFork(p *pages, at pageRef, n uint32) {
+func (p *pageTree) unlinkFork(at pageRef, n uint32) {
 	next, prev := p.siblings(n)
 	switch {
 	case prev != 0:
 		_, before := p.siblings(prev)
 		p.setSiblings(prev, next, before)
 	case next != 0:
-		p.index.replace(ix.forkKey(at), uint32(refAt(n, 0)), uint32(refAt(next, 0)))
+		p.index.Replace(p.forkKey(at), uint32(refAt(n, 0)), uint32(refAt(next, 0)))
 	default:
-		p.index.delete(ix.forkKey(at), uint32(refAt(n, 0)))
+		p.index.Delete(p.forkKey(at), uint32(refAt(n, 0)))
 		p.at(at.strip()).forks &^= 1 << at.place()
 	}
 	if next != 0 {
@@ -202,9 +189,9 @@ func (ix *Index) unlinkFork(p *pages, at pageRef, n uint32) {
 
 // rowEnd returns the strip of the last chunk that the lane holds in a row, or 0.
 // The chunks before it in the row lie before it on its path.
-func (ix *Index) rowEnd(p *pages, row uint32) uint32 {
-	for k := p.index.seek(ix.rowKey(row)); ; {
-		at := pageRef(k.next())
+func (p *pageTree) rowEnd(row uint32) uint32 {
+	for k := p.index.Seek(p.rowKey(row)); ; {
+		at := pageRef(k.Next())
 		if at == 0 {
 			return 0
 		}
@@ -215,21 +202,21 @@ func (ix *Index) rowEnd(p *pages, row uint32) uint32 {
 }
 
 // tookSlot notes that the chunk that ends in strip n is in its slot now.
-func (ix *Index) tookSlot(p *pages, n uint32) {
+func (p *pageTree) tookSlot(n uint32) {
 	s := p.at(n)
-	switch last := ix.rowEnd(p, s.slot.row()); {
+	switch last := p.rowEnd(s.slot.row()); {
 	case last == n || last == 0:
-		p.index.insert(ix.rowKey(s.slot.row()), uint32(refAt(n, 0)))
+		p.index.Insert(p.rowKey(s.slot.row()), uint32(refAt(n, 0)))
 	case p.at(last).slot < s.slot:
-		p.index.replace(ix.rowKey(s.slot.row()), uint32(refAt(last, 0)), uint32(refAt(n, 0)))
+		p.index.Replace(p.rowKey(s.slot.row()), uint32(refAt(last, 0)), uint32(refAt(n, 0)))
 	}
 }
 
 // leaveSlot is tookSlot undone.
-func (ix *Index) leaveSlot(p *pages, n uint32) {
+func (p *pageTree) leaveSlot(n uint32) {
 	s := p.at(n)
 	row := s.slot.row()
-	if ix.rowEnd(p, row) == n {
+	if p.rowEnd(row) == n {
 		before := n
 		for range s.slot.pos() {
 			if before = p.chunkBefore(before); before == 0 || p.at(before).slot.row() == row {
@@ -237,17 +224,17 @@ func (ix *Index) leaveSlot(p *pages, n uint32) {
 			}
 		}
 		if before != 0 && before != n && p.at(before).slot.row() == row {
-			p.index.replace(ix.rowKey(row), uint32(refAt(n, 0)), uint32(refAt(before, 0)))
+			p.index.Replace(p.rowKey(row), uint32(refAt(n, 0)), uint32(refAt(before, 0)))
 		} else {
-			p.index.delete(ix.rowKey(row), uint32(refAt(n, 0)))
+			p.index.Delete(p.rowKey(row), uint32(refAt(n, 0)))
 		}
 	}
 	s.slot = 0
 }
 
 // inSlot returns the strip whose chunk is in slot at, or 0.
-func (ix *Index) inSlot(p *pages, at slot) uint32 {
-	n := ix.rowEnd(p, at.row())
+func (p *pageTree) inSlot(at slot) uint32 {
+	n := p.rowEnd(at.row())
 	for range rowSlots {
 		if n == 0 || p.at(n).slot == at {
 			return n
@@ -259,7 +246,7 @@ func (ix *Index) inSlot(p *pages, at slot) uint32 {
 
 // chunkBefore returns the strip in which the chunk before that of strip n ends, or
 // 0.
-func (p *pages) chunkBefore(n uint32) uint32 {
+func (p *pageTree) chunkBefore(n uint32) uint32 {
 	s := p.at(n)
 	for s.from > 0 {
 		s = p.at(s.up)

@@ -3,6 +3,7 @@ package index
 import (
 	"slices"
 
+	"kvasir/index/pagetable"
 	"kvasir/kv"
 )
 
@@ -13,20 +14,30 @@ import (
 // they have in common, also inside a chunk; a page that is not held stays only
 // while something held lies below it.
 //
-// Pages lie in strips (pagestrip.go). One table (pagetable.go) finds what belongs
+// Pages lie in strips (pagestrip.go). One table (package pagetable) finds what belongs
 // to a lane: pages by name, the strip that continues a path by its first page, the
 // first fork after a page, roots, and the last chunk in a row of the index.
 type pages struct {
+	pageTree
+	ix      *Index
+	l       *lane    // whose pages they are
+	counted int64    // in Index.pageMemory
+	hand    uint32   // of the clock of evict
+	stuck   [2]int64 // see pageRoom
+}
+
+// A pageTree is the pages of one lane as a tree. It knows content, names and who is
+// held, but no rows and no Index.
+type pageTree struct {
+	seed    kv.Seed
+	secret  uint64
 	size    int // tokens of a page
 	per     int // pages of a chunk
-	store   stripStore
-	index   pageTable
+	strips  stripStore
+	index   pagetable.Table
 	digests map[pageRef][]uint64 // extras of a page
 	extras  int                  // in digests
 	copies  map[uint64]int32     // where there are several, by pageRef<<2 | tier
-	counted int64                // in Index.pageMemory
-	hand    uint32               // of the clock of evictPages
-	stuck   [2]int64             // see pageRoom
 
 	refs   []pageRef // scratch
 	tokbuf []uint32
@@ -36,31 +47,32 @@ type pages struct {
 // pageBytes is what a page of n tokens costs, about, with what finds it.
 func pageBytes(n int) int64 {
 	per := kv.ChainSize(n) / n
-	return stripBytes(per, n)/int64(per) + entryBytes + 2
+	return stripBytes(per, n)/int64(per) + pagetable.EntryBytes + 2
 }
 
 const (
 	digestBytes = 64 // of an entry of digests, about, and 8 for each digest
 )
 
-func (l *lane) setPage(size int32) {
+func (ix *Index) setPage(l *lane, size int32) {
 	l.page, l.pages = size, nil
 	if size > 0 {
 		n := int(size)
-		l.pages = &pages{size: n, per: kv.ChainSize(n) / n, digests: map[pageRef][]uint64{}, copies: map[uint64]int32{}}
+		l.pages = &pages{ix: ix, l: l, pageTree: pageTree{seed: ix.cfg.Seed, secret: ix.secret, size: n, per: kv.ChainSize(n) / n,
+			digests: map[pageRef][]uint64{}, copies: map[uint64]int32{}}}
 	}
 }
 
 // bytes is what the pages take; free strips are as good as free.
 func (p *pages) bytes() int64 {
-	return int64(p.store.used)*stripBytes(p.per, p.size) + p.index.bytes() +
+	return int64(p.strips.used)*stripBytes(p.per, p.size) + p.index.Bytes() +
 		int64(len(p.digests))*digestBytes + int64(p.extras)*8 + int64(len(p.copies))*copyBytes
 }
 
 // account brings pageMemory in line with p.
-func (ix *Index) account(p *pages) {
+func (p *pages) account() {
 	b := p.bytes()
-	ix.pageMemory += b - p.counted
+	p.ix.pageMemory += b - p.counted
 	p.counted = b
 }
 
@@ -72,69 +84,68 @@ func (ix *Index) regenerate(l *lane, page int32, r *Result) {
 	for _, a := range l.limits {
 		a.reset()
 	}
-	l.setPage(page)
+	ix.setPage(l, page)
 }
 
 // forgetPages forgets the pages of l, whose chunks will be swept.
 func (ix *Index) forgetPages(l *lane) {
 	if l.pages != nil {
 		ix.pageMemory -= l.pages.counted
-		l.setPage(l.page)
+		ix.setPage(l, l.page)
 	}
 }
 
-// storePages stores the pages of ev, and says whether their parent is known.
-func (ix *Index) storePages(u *run, ev *kv.Event, r *Result) bool {
-	p := u.l.pages
+// store stores the pages of ev, and says whether their parent is known.
+func (p *pages) store(u *run, ev *kv.Event, r *Result) bool {
 	if ev.Root {
-		ix.storePageRun(u, 0, ix.cfg.Seed.Root(ev.Key, p.size*p.per), ev.Tokens, ev.Extras, r)
+		p.storeRun(u, 0, p.ix.cfg.Seed.Root(ev.Key, p.size*p.per), ev.Tokens, ev.Extras, r)
 		return true
 	}
-	parent := p.named(ix.keyOf(ev.Parent), ev.Parent)
+	parent := p.named(p.ix.keyOf(ev.Parent), ev.Parent)
 	if parent == 0 {
 		return false
 	}
-	ix.storePageRun(u, parent, 0, ev.Tokens, ev.Extras, r)
+	p.storeRun(u, parent, 0, ev.Tokens, ev.Extras, r)
 	return true
 }
 
-func (ix *Index) joinPages(u *run, o *orphan, r *Result) {
-	ix.storePageRun(u, u.l.pages.named(ix.keyOf(o.parent), o.parent), 0, o.tokens, o.extras, r)
+func (p *pages) join(u *run, o *orphan, r *Result) {
+	p.storeRun(u, p.named(p.ix.keyOf(o.parent), o.parent), 0, o.tokens, o.extras, r)
 }
 
-// storePageRun stores pages after page parent or, if that is 0, at the root with
+// storeRun stores pages after page parent or, if that is 0, at the root with
 // the given hash. work has the tags of their names.
-func (ix *Index) storePageRun(u *run, parent pageRef, root kv.Hash, tokens []uint32, extras []kv.Extra, r *Result) {
-	l, p, tags := u.l, u.l.pages, u.l.t.work.tags
-	if p.index.n+2*len(u.handles) > maxPageEntries || p.store.used+len(u.handles) > maxStrips {
+func (p *pages) storeRun(u *run, parent pageRef, root kv.Hash, tokens []uint32, extras []kv.Extra, r *Result) {
+	tags := p.l.t.work.tags
+	if p.index.Len()+2*len(u.handles) > pagetable.MaxEntries || p.strips.used+len(u.handles) > maxStrips {
 		r.skip(Full, len(u.handles))
 		return
 	}
 	live := func(i int) bool { return u.live == nil || u.live[i] }
 	at := parent
 	if at == 0 {
-		at = ix.root(p, root)
+		at = p.root(root)
 	}
-	known := ix.follow(p, at, tokens, extras)
+	known := p.follow(at, tokens, extras)
 	lost := false
 	for i, h := range u.handles { // names of this run that other pages have are free now
 		if i%maxAhead == 0 {
-			p.index.touch(tags[i:min(i+maxAhead, len(tags))])
+			p.index.Touch(tags[i:min(i+maxAhead, len(tags))])
 		}
 		if n := p.named(tags[i], h); n != 0 && live(i) && (i >= len(known) || known[i] != n) {
-			ix.losePage(l, n, kv.GPU, kv.NumTiers-1)
+			p.lose(n, kv.GPU, kv.NumTiers-1)
 			r.Rebound++
 			lost = true
 		}
 	}
 	if lost {
 		if parent == 0 {
-			at = ix.root(p, root)
+			at = p.root(root)
 		}
-		known = ix.follow(p, at, tokens, extras)
+		known = p.follow(at, tokens, extras)
 	}
 	if at == 0 {
-		at = ix.newRoot(p, root)
+		at = p.newRoot(root)
 	}
 	first := pageRef(0) // newly held of the pages in at's strip
 	for i, h := range u.handles {
@@ -142,23 +153,23 @@ func (ix *Index) storePageRun(u *run, parent pageRef, root kv.Hash, tokens []uin
 		if i < len(known) {
 			at = known[i]
 		} else {
-			at = ix.addPage(p, at, tokens[i*p.size:(i+1)*p.size], takeExtras(&extras, i))
+			at = p.addPage(at, tokens[i*p.size:(i+1)*p.size], takeExtras(&extras, i))
 		}
 		if at.strip() != last.strip() {
-			ix.holdBelow(l, first, u.tier)
+			p.holdBelow(first, u.tier)
 			first = 0
 		}
-		if live(i) && ix.holdPage(u, at, tags[i], h, r) && first == 0 {
+		if live(i) && p.hold(u, at, tags[i], h, r) && first == 0 {
 			first = at
 		}
 	}
-	ix.holdBelow(l, first, u.tier)
-	ix.prune(l, at.strip())
+	p.holdBelow(first, u.tier)
+	p.prune(at.strip())
 	if cap(p.refs) > 1<<14 {
 		p.refs = nil
 	}
-	ix.age(l, u.tier, r)
-	ix.account(p)
+	p.ix.age(p.l, u.tier, r)
+	p.account()
 }
 
 // takeExtras returns the extras of page i and steps over those of pages before.
@@ -177,10 +188,10 @@ func takeExtras(extras *[]kv.Extra, i int) []kv.Extra {
 
 // follow returns, of the pages after at that have the given content, those that
 // exist.
-func (ix *Index) follow(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) []pageRef {
+func (p *pageTree) follow(at pageRef, tokens []uint32, extras []kv.Extra) []pageRef {
 	p.refs = p.refs[:0]
 	for i := 0; at != 0 && len(tokens) >= p.size; i++ {
-		if at = ix.next(p, at, tokens[:p.size], takeExtras(&extras, i)); at != 0 {
+		if at = p.next(at, tokens[:p.size], takeExtras(&extras, i)); at != 0 {
 			p.refs = append(p.refs, at)
 		}
 		tokens = tokens[p.size:]
@@ -189,7 +200,7 @@ func (ix *Index) follow(p *pages, at pageRef, tokens []uint32, extras []kv.Extra
 }
 
 // next returns the page after at that has the given content, or 0.
-func (ix *Index) next(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
+func (p *pageTree) next(at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
 	s, place := p.at(at.strip()), at.place()
 	if place+1 < s.end && p.same(s, at+1, tokens, extras) {
 		return at + 1
@@ -203,8 +214,8 @@ func (ix *Index) next(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) 
 		}
 		return 0
 	}
-	for k := p.index.seek(ix.childKey(at, tokens, extras)); ; {
-		c := pageRef(k.next())
+	for k := p.index.Seek(p.childKey(at, tokens, extras)); ; {
+		c := pageRef(k.Next())
 		if c == 0 {
 			return 0
 		}
@@ -215,7 +226,7 @@ func (ix *Index) next(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) 
 }
 
 // same says that page at, of strip s, has the given content.
-func (p *pages) same(s *strip, at pageRef, tokens []uint32, extras []kv.Extra) bool {
+func (p *pageTree) same(s *strip, at pageRef, tokens []uint32, extras []kv.Extra) bool {
 	if !slices.Equal(p.tokens(at), tokens) {
 		return false
 	}
@@ -227,7 +238,7 @@ func (p *pages) same(s *strip, at pageRef, tokens []uint32, extras []kv.Extra) b
 
 // addPage makes a page after page at, which doesn't exist yet: at the end of at's
 // strip, or in a new one.
-func (ix *Index) addPage(p *pages, at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
+func (p *pageTree) addPage(at pageRef, tokens []uint32, extras []kv.Extra) pageRef {
 	s, place := p.at(at.strip()), at.place()
 	page := at + 1
 	if int(place) == p.per-1 || place+1 != s.end {
@@ -236,7 +247,7 @@ func (ix *Index) addPage(p *pages, at pageRef, tokens []uint32, extras []kv.Extr
 			from = place + 1
 		}
 		page = refAt(p.newStrip(at, from), from)
-		ix.link(p, at, page, tokens, extras)
+		p.link(at, page, tokens, extras)
 		s = p.at(page.strip())
 	}
 	s.end++
@@ -247,18 +258,18 @@ func (ix *Index) addPage(p *pages, at pageRef, tokens []uint32, extras []kv.Extr
 		p.extras++
 	}
 	if p.complete(s) {
-		s.hash = ix.chunkHash(p, page.strip())
+		s.hash = p.chunkHash(page.strip())
 	}
 	return page
 }
 
 // chunkHash computes the block that ends in strip n.
-func (ix *Index) chunkHash(p *pages, n uint32) kv.Hash {
+func (p *pageTree) chunkHash(n uint32) kv.Hash {
 	s := p.at(n)
 	flags, end := s.flags, s.end
 	var tokens []uint32
 	if s.from == 0 {
-		tokens = p.store.slabs[n/slabStrips].tokens[int(n%slabStrips)*p.per*p.size:][:p.per*p.size]
+		tokens = p.strips.slabs[n/slabStrips].tokens[int(n%slabStrips)*p.per*p.size:][:p.per*p.size]
 	} else {
 		tokens = slices.Grow(p.tokbuf[:0], p.per*p.size)[:p.per*p.size]
 		p.tokbuf = tokens
@@ -277,12 +288,12 @@ func (ix *Index) chunkHash(p *pages, n uint32) kv.Hash {
 	if flags&stripExtra != 0 {
 		extras = p.chunkExtras(n)
 	}
-	p.hashes = ix.cfg.Seed.Extend(p.hashes[:0], p.at(s.up).hash, tokens, len(tokens), extras)
+	p.hashes = p.seed.Extend(p.hashes[:0], p.at(s.up).hash, tokens, len(tokens), extras)
 	return p.hashes[0]
 }
 
 // chunkExtras returns the extras of the pages of the chunk that ends in strip n.
-func (p *pages) chunkExtras(n uint32) (extras []kv.Extra) {
+func (p *pageTree) chunkExtras(n uint32) (extras []kv.Extra) {
 	at := refAt(n, uint8(p.per-1))
 	for k := p.per - 1; k >= 0; k-- {
 		var own []kv.Extra

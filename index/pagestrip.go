@@ -143,11 +143,11 @@ func (m *stripStore) release(n uint32) {
 }
 
 // at returns strip n, which is in use.
-func (p *pages) at(n uint32) *strip { return &p.store.slabs[n/slabStrips].strip[n%slabStrips] }
+func (p *pageTree) at(n uint32) *strip { return &p.strips.slabs[n/slabStrips].strip[n%slabStrips] }
 
 // peek returns strip n, nil if it isn't in use.
-func (p *pages) peek(n uint32) *strip {
-	if int(n/slabStrips) >= len(p.store.slabs) || p.store.slabs[n/slabStrips] == nil {
+func (p *pageTree) peek(n uint32) *strip {
+	if int(n/slabStrips) >= len(p.strips.slabs) || p.strips.slabs[n/slabStrips] == nil {
 		return nil
 	}
 	if s := p.at(n); s.flags&stripUsed != 0 {
@@ -158,25 +158,25 @@ func (p *pages) peek(n uint32) *strip {
 
 // names returns the names of strip n by place. The first of a fork's is unused
 // and links it to its siblings.
-func (p *pages) names(n uint32) []kv.Handle {
-	return p.store.slabs[n/slabStrips].names[int(n%slabStrips)*p.per:][:p.per]
+func (p *pageTree) names(n uint32) []kv.Handle {
+	return p.strips.slabs[n/slabStrips].names[int(n%slabStrips)*p.per:][:p.per]
 }
 
 // tokens returns the tokens of page at.
-func (p *pages) tokens(at pageRef) []uint32 {
+func (p *pageTree) tokens(at pageRef) []uint32 {
 	n := at.strip()
-	return p.store.slabs[n/slabStrips].tokens[(int(n%slabStrips)*p.per+int(at.place()))*p.size:][:p.size]
+	return p.strips.slabs[n/slabStrips].tokens[(int(n%slabStrips)*p.per+int(at.place()))*p.size:][:p.size]
 }
 
 // newStrip makes a strip for pages that follow page up from place from on.
-func (p *pages) newStrip(up pageRef, from uint8) uint32 {
-	n := p.store.alloc(p.per, p.size)
+func (p *pageTree) newStrip(up pageRef, from uint8) uint32 {
+	n := p.strips.alloc(p.per, p.size)
 	*p.at(n) = strip{up: up.strip(), from: from, end: from, flags: stripUsed}
 	return n
 }
 
 // before returns the page before the first of strip s.
-func (p *pages) before(s *strip) pageRef {
+func (p *pageTree) before(s *strip) pageRef {
 	if s.from == 0 {
 		return refAt(s.up, uint8(p.per-1))
 	}
@@ -184,4 +184,4 @@ func (p *pages) before(s *strip) pageRef {
 }
 
 // complete says that a chunk ends in s.
-func (p *pages) complete(s *strip) bool { return int(s.end) == p.per }
+func (p *pageTree) complete(s *strip) bool { return int(s.end) == p.per }

@@ -217,7 +217,7 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 	}
 	for step := 0; len(p.b) > 0; step++ {
 		if less { // at most a handful of rows fit, whatever the tape
-			ix.cfg.MaxBytes = ix.tables.bytes + ix.headTables.bytes + 12*rowBytes + 4096
+			ix.cfg.MaxBytes = ix.tables.Bytes() + ix.headTables.Bytes() + 12*rowBytes + 4096
 			if p.one(3) {
 				ix.evict(0)
 			}
@@ -245,25 +245,25 @@ func play(t *testing.T, data []byte, less bool) (applied int) {
 			t.Fatalf("step %d, after %s: %d predictions, twin has %d", step, show(ev), l.count[kv.GPU], len(tw.target(ev.Target).pred))
 		}
 		if step%7 == 0 {
-			ix.check(t)
+			ix.mustHold(t)
 		}
 		compare(p.prompt(p.path()), fmt.Sprintf("step %d, after %s", step, show(ev)))
 		if len(p.paths) > 0 {
 			compare(p.prompt(p.paths[len(p.paths)-1]), fmt.Sprintf("step %d, after %s", step, show(ev)))
 		}
 	}
-	ix.check(t)
+	ix.mustHold(t)
 	for id := range p.targets {
 		ix.Forget(kv.Target(id))
 	}
 	ix.tidy()
 	ix.tidy()
-	ix.check(t)
-	if ix.blocks != 0 || ix.rows.inUse != 0 || ix.common.n != 0 || ix.heads.n != 0 || ix.sets.count != 0 || len(ix.byAlias) != 0 ||
+	ix.mustHold(t)
+	if ix.blocks != 0 || ix.rows.inUse != 0 || ix.common.Len() != 0 || ix.heads.Len() != 0 || ix.sets.count != 0 || len(ix.byAlias) != 0 ||
 		len(ix.aliasOf) != 0 || len(ix.copies) != 0 || ix.orphanUnits != 0 || len(ix.waiting) != 0 || len(ix.orphaned) != 0 ||
 		ix.pageMemory != 0 || ix.slidNames != 0 || len(ix.freeLanes) != maxLanes {
 		t.Fatalf("forgetting every target leaves a residue: %d blocks, %d rows, %d names, %d heads, %d sets, %d aliases, %d copies, %d orphans, %d of pages, %d sliding, %d lanes free",
-			ix.blocks, ix.rows.inUse, ix.common.n, ix.heads.n, ix.sets.count, len(ix.byAlias)+len(ix.aliasOf), len(ix.copies), ix.orphanUnits,
+			ix.blocks, ix.rows.inUse, ix.common.Len(), ix.heads.Len(), ix.sets.count, len(ix.byAlias)+len(ix.aliasOf), len(ix.copies), ix.orphanUnits,
 			ix.pageMemory, ix.slidNames, len(ix.freeLanes))
 	}
 	return applied
@@ -274,137 +274,12 @@ func show(ev *kv.Event) string {
 		ev.Tier, ev.Group, ev.Attention, ev.BlockSize, ev.Root, ev.Parent, ev.Handles, len(ev.Tokens), ev.Copies)
 }
 
-// check compares everything that the index counts with what it counts.
-func (ix *Index) check(t *testing.T) {
+// mustHold fails if an invariant of doc.go doesn't hold.
+func (ix *Index) mustHold(t *testing.T) {
 	t.Helper()
-	refs := map[uint32]int64{}
-	counts := map[uint16][kv.NumTiers]int64{}
-	rows, blocks, names, detached := 0, 0, 0, 0
-	kids := map[uint32]uint32{}
-	for i := range *ix.rows.slabs.Load() {
-		s := (*ix.rows.slabs.Load())[i].Load()
-		if s == nil {
-			continue
-		}
-		for k := range s.row {
-			r, m := uint32(i*slabRows+k), rowRef{&s.row[k], &s.own[k]}
-			fill := int(m.fill.Load())
-			if fill == 0 {
-				if k > 0 && s.row[k-1].next.Load() == 1 {
-					t.Fatalf("row %d leads to a row that isn't in use", r-1)
-				}
-				continue
-			}
-			rows++
-			follower := false
-			if up := ix.parentRow(m); up.row != nil {
-				kids[m.up.row()]++
-				follower = follows(m.up, r)
-			} else if m.up != atRoot {
-				detached++
-			}
-			if k > 0 && follower != (s.row[k-1].next.Load() == 1) {
-				t.Fatalf("row %d: follows its parent: %v, the row before says %d", r, follower, s.row[k-1].next.Load())
-			}
-			if got := ix.head(s.hashes(r)[0]); got != r {
-				t.Fatalf("row %d is not found by its head, but %d", r, got)
-			}
-			live := uint16(0)
-			for p := range fill {
-				id := ix.setOf(slotAt(r, p))
-				if id == 0 {
-					if m.named>>p&1 == 1 || m.sets.Load()&inDetail == 0 {
-						t.Fatalf("row %d slot %d: held by nobody, named or in a uniform row", r, p)
-					}
-					continue
-				}
-				live |= 1 << p
-				blocks++
-				refs[id]++
-				ix.sets.each(id, func(lane uint16, mask uint8) {
-					c := counts[lane]
-					for tier := range c {
-						if mask&planesOf(kv.Tier(tier)) != 0 {
-							c[tier]++
-						}
-					}
-					counts[lane] = c
-					l := ix.lanes[lane]
-					if l == nil || l.groups[r/groupRows/64]>>(r/groupRows%64)&1 == 0 {
-						t.Fatalf("lane %d holds row %d, but not its group", lane, r)
-					}
-					if l.kind == laneDense && l.page == 0 {
-						if n := ix.nameOf(l, slotAt(r, p)); ix.resolve(l, n) != slotAt(r, p) {
-							t.Fatalf("lane %d slot %d: name %x resolves to %d", lane, slotAt(r, p), n, ix.resolve(l, n))
-						}
-					}
-				})
-				if m.named>>p&1 == 1 {
-					names++
-					h := s.handles(r)[p]
-					if got := ix.named(ix.namesOf(m), h, ix.keyOf(h)); got != slotAt(r, p) {
-						t.Fatalf("slot %d: its name %x belongs to %d", slotAt(r, p), h, got)
-					}
-					if m.names != inCommon && ix.resolve(ix.lanes[m.names], h) != slotAt(r, p) {
-						t.Fatalf("slot %d: its name %x is in the table of lane %d, which doesn't hold it", slotAt(r, p), h, m.names)
-					}
-				}
-			}
-			if live != m.live || live == 0 {
-				t.Fatalf("row %d: live %b, holders say %b", r, m.live, live)
-			}
-		}
+	if err := ix.check(); err != nil {
+		t.Fatal(err)
 	}
-	for i := range *ix.rows.slabs.Load() {
-		for k := range slabRows {
-			if s, m := ix.rows.peek(uint32(i*slabRows + k)); s != nil && m.kids != kids[uint32(i*slabRows+k)] {
-				t.Fatalf("row %d has %d child rows, counted %d", i*slabRows+k, m.kids, kids[uint32(i*slabRows+k)])
-			}
-		}
-	}
-	if detached != ix.detached {
-		t.Fatalf("%d detached rows, counted %d", ix.detached, detached)
-	}
-	inTables, bytes := ix.common.n, ix.common.bytes()
-	for _, l := range ix.lanes {
-		if l != nil {
-			inTables += l.names.n
-			bytes += l.names.bytes()
-		}
-	}
-	if bytes != ix.tables.bytes || ix.heads.bytes() != ix.headTables.bytes {
-		t.Fatalf("tables of %d and %d bytes, counted %d and %d", ix.tables.bytes, ix.headTables.bytes, bytes, ix.heads.bytes())
-	}
-	if blocks != ix.blocks || names != inTables || rows != ix.heads.n || rows > ix.rows.inUse {
-		t.Fatalf("%d blocks, %d names, %d rows; counted %d, %d, %d (in use %d)", ix.blocks, inTables, ix.heads.n, blocks, names, rows, ix.rows.inUse)
-	}
-	if rows+ix.epochs.pending() < ix.rows.inUse {
-		t.Fatalf("%d rows in use, of which %d are held and %d retired things", ix.rows.inUse, rows, ix.epochs.pending())
-	}
-	for id, n := range refs {
-		if id >= firstInterned && ix.sets.get(id).refs != n {
-			t.Fatalf("set %d has %d references, counted %d", id, ix.sets.get(id).refs, n)
-		}
-	}
-	for id, l := range ix.lanes {
-		if l != nil && l.pages != nil {
-			ix.checkPages(t, l)
-		}
-		if l != nil && l.kind != laneSliding && l.count != counts[uint16(id)] {
-			t.Fatalf("lane %d counts %v, holds %v", id, l.count, counts[uint16(id)])
-		}
-	}
-}
-
-// bytes counts the memory of t.
-func (t *table) bytes() int64 {
-	n, last := int64(8)<<t.bits, (*segment)(nil)
-	for i := range *t.dir.Load() {
-		if s := (*t.dir.Load())[i].Load(); s != last {
-			n, last = n+int64(bucketBytes*len(s.e)), s
-		}
-	}
-	return n
 }
 
 func randomTape(seed uint64, n int) []byte {

@@ -13,6 +13,9 @@ func (ix *Index) dispatch(t *target, ev *kv.Event) (r Result) {
 	ix.dispatched(t, ev, &r)
 	ix.tidy()
 	ix.totals.add(&r)
+	if invariants {
+		ix.verify(len(ev.Hashes))
+	}
 	return r
 }
 

@@ -2,14 +2,9 @@ package index
 
 import "kvasir/kv"
 
-// prefetch and the like ask for cache lines, and don't wait for them. A load would:
-// instructions behind it can't retire before it has its value.
+// prefetchRow asks for the cache lines of both parts of a row, of a name and of a
+// hash in it, and doesn't wait for them. A load would: instructions behind it
+// can't retire before it has its value.
 //
-//go:noescape
-func prefetch(p *bucket)
-
-//go:noescape
-func prefetch4(a, b, c, d *bucket)
-
 //go:noescape
 func prefetchRow(r *row, o *rowOwn, name *kv.Handle, hash *kv.Hash)

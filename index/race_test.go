@@ -165,13 +165,13 @@ func TestNoOverbeliefBesideWriters(t *testing.T) {
 	stop.Store(true)
 	readers.Wait()
 	ix.tidy()
-	ix.check(t)
+	ix.mustHold(t)
 	for id := range kv.Target(targets) {
 		ix.Forget(id)
 	}
 	ix.tidy()
 	ix.tidy()
-	ix.check(t)
+	ix.mustHold(t)
 	if ix.blocks != 0 || ix.rows.inUse != 0 {
 		t.Errorf("%d blocks, %d rows left", ix.blocks, ix.rows.inUse)
 	}
@@ -227,5 +227,5 @@ func TestReadersSurviveReuse(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
-	ix.check(t)
+	ix.mustHold(t)
 }

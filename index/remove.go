@@ -1,6 +1,9 @@
 package index
 
-import "kvasir/kv"
+import (
+	"kvasir/index/table"
+	"kvasir/kv"
+)
 
 func (ix *Index) removed(t *target, ev *kv.Event, r *Result) {
 	l := t.lane(ev.Group)
@@ -12,7 +15,7 @@ func (ix *Index) removed(t *target, ev *kv.Event, r *Result) {
 	case l.kind == laneSliding:
 		ix.removedSliding(l, ev, r)
 	case l.page != 0:
-		ix.removedPages(l, ev, r)
+		l.pages.removed(ev, r)
 	default:
 		ix.removedDense(l, ev, r)
 	}
@@ -115,12 +118,10 @@ func (ix *Index) approach(l *lane, tags []uint32) {
 	var rows [maxAhead]uint32
 	n, last := 0, uint32(0)
 	for _, tag := range tags {
-		b := l.names.segment(tag).bucket(tag)
-		m := same(b[0], tag)
-		if m == 0 {
+		s := slot(l.names.Guess(tag))
+		if s == 0 {
 			continue
 		}
-		s := slot(b.at(first(m)))
 		if row := s.row(); row != last {
 			last, rows[n%maxAhead] = row, row
 			n++
@@ -130,7 +131,7 @@ func (ix *Index) approach(l *lane, tags []uint32) {
 	}
 	for _, row := range rows[:min(n, maxAhead)] {
 		sl, _ := ix.rows.at(row)
-		prefetch(ix.heads.place(tagOf(uint64(sl.hashes(row)[0]))))
+		ix.heads.Touch(table.Tag(uint64(sl.hashes(row)[0])))
 	}
 }
 
@@ -154,7 +155,7 @@ func (ix *Index) clearTier(l *lane, tier kv.Tier) int {
 		return ix.clearSliding(l, tier)
 	}
 	if l.page != 0 {
-		return ix.clearPages(l, tier)
+		return l.pages.clear(tier)
 	}
 	n := int(l.count[tier])
 	if n == 0 {
@@ -244,9 +245,12 @@ func (ix *Index) Forget(id kv.Target) {
 		ix.slidNames -= len(l.slid)
 		l.slid = nil
 		ix.sweep(l, 1<<planes-1)
-		l.names.forget()
+		l.names.Forget()
 		ix.lanes[l.id] = nil
 		ix.epochs.retire(retiredLane, uint32(l.id))
 	}
 	ix.epochs.advance(ix.reuse)
+	if invariants {
+		ix.verify(0)
+	}
 }

@@ -239,7 +239,7 @@ func (s *snapshotWriter) pages(i int, l *lane) {
 	if p == nil {
 		return
 	}
-	number := make([]uint32, len(p.store.slabs)*slabStrips) // of the first page of a strip
+	number := make([]uint32, len(p.strips.slabs)*slabStrips) // of the first page of a strip
 	next := uint32(1)
 	var path []uint32
 	for n := range uint32(len(number)) {

@@ -42,7 +42,7 @@ func TestSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.check(t)
+		b.mustHold(t)
 		for id := range p.targets { // what a snapshot leaves out
 			a.Apply(&kv.Event{Kind: kv.Cleared, Source: kv.Dispatch, Target: kv.Target(id)})
 			tt := &a.targets[id]
@@ -69,7 +69,7 @@ func TestSnapshot(t *testing.T) {
 			}
 		}
 		compare("after more events")
-		b.check(t)
+		b.mustHold(t)
 		for id := range p.targets {
 			b.Forget(kv.Target(id))
 		}
@@ -139,7 +139,7 @@ func TestSnapshotLetsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved.check(t)
+	moved.mustHold(t)
 	q := &kv.Prompt{Tokens: 16*n + 1, Chains: []kv.Chain{{BlockSize: 16, Hashes: testSeed.Extend(nil, testSeed.Root(kv.Key{}, 16), ev.Tokens, 16, nil)}}}
 	over := make([]kv.Overlap, 8)
 	moved.Match(q, over)
@@ -195,7 +195,7 @@ func TestLoadInPart(t *testing.T) {
 	if s := part.Stats(); s.Blocks == 0 || s.Blocks >= n || s.Bytes > minBytes+64<<10 {
 		t.Errorf("%d of %d blocks in %d bytes; want a part in %d", s.Blocks, n, s.Bytes, minBytes)
 	}
-	part.check(t)
+	part.mustHold(t)
 }
 
 // FuzzLoad: frames with right checksums and any content load or fail, without a

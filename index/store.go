@@ -3,6 +3,7 @@ package index
 import (
 	"math/bits"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
@@ -59,7 +60,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 			r.skip(Full, n)
 			return
 		}
-		l.setPage(page)
+		ix.setPage(l, page)
 	}
 	if l.page != page {
 		ix.regenerate(l, page, r)
@@ -76,7 +77,7 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	u.l, u.tier, u.handles, u.chunk, u.reused = l, ev.Tier, ev.Handles, chunk, ev.Reused
 	ok = false
 	if page != 0 {
-		ok = ix.storePages(&u, ev, r)
+		ok = l.pages.store(&u, ev, r)
 	} else if ev.Root {
 		ok = true
 		ix.storeRun(&u, atRoot, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
@@ -201,7 +202,7 @@ func (ix *Index) approachHeads(prev slot, hs []kv.Hash) {
 		i = rowSlots - at.pos()
 	}
 	for ; i < len(hs); i += rowSlots {
-		prefetch(ix.heads.place(tagOf(uint64(hs[i]))))
+		ix.heads.Touch(table.Tag(uint64(hs[i])))
 	}
 }
 
@@ -211,11 +212,11 @@ func (ix *Index) approachHeads(prev slot, hs []kv.Hash) {
 func (ix *Index) freeNames(u *run, hs []kv.Hash, from, to int, r *Result) {
 	l, w := u.l, u.l.t.work
 	tags := w.tags[from:to]
-	w.taken = l.names.lookup(tags, &w.spots)
+	w.taken = l.names.Lookup(tags, &w.spots)
 	common := uint64(0)
-	if ix.common.n > 0 {
-		var spots [64]uint8
-		common = ix.common.lookup(tags, &spots)
+	if ix.common.Len() > 0 {
+		var spots [table.Batch]uint8
+		common = ix.common.Lookup(tags, &spots)
 	}
 	maybe := w.taken | common
 	if l.aliases > 0 {
@@ -247,9 +248,9 @@ func (ix *Index) newBlocks(u *run, prev slot, hs []kv.Hash, i int) (n int, at sl
 	if room > 2 && ix.detached > 0 {
 		var tags [rowSlots]uint32
 		for k := range room {
-			tags[k] = tagOf(uint64(hs[i+k]))
+			tags[k] = table.Tag(uint64(hs[i+k]))
 		}
-		ix.heads.prefetch(tags[1:room])
+		ix.heads.Prefetch(tags[1:room])
 	}
 	for n = 1; n < room; n++ {
 		if u.chunk > 1 && u.plane(i+n) != u.plane(i) || u.live != nil && !u.live[i+n] || ix.detached > 0 && ix.head(hs[i+n]) != 0 {
@@ -288,7 +289,7 @@ func (ix *Index) name(u *run, s slot, i, n, from int, plain bool, r *Result) {
 			p := s.pos() + k
 			names[p] = h
 			m.named |= 1 << p
-			l.names.insertAt(w.tags[i+k], uint32(s)+uint32(k), uint(w.spots[i+k-from]))
+			l.names.InsertAt(w.tags[i+k], uint32(s)+uint32(k), uint(w.spots[i+k-from]))
 		} else {
 			ix.bind(l, h, s+slot(k))
 		}
@@ -446,7 +447,7 @@ func (ix *Index) placeholder(l *lane, ev *kv.Event, r *Result) {
 		return
 	}
 	if l.page != 0 {
-		ix.pagePlaceholder(l, ev, r)
+		l.pages.placeholder(ev, r)
 		return
 	}
 	chunk := 1

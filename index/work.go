@@ -3,20 +3,21 @@ package index
 import (
 	"slices"
 
+	"kvasir/index/table"
 	"kvasir/kv"
 )
 
 // maxAhead is how many lookups of names are under way at once: as many as a word
 // has bits.
-const maxAhead = 64
+const maxAhead = table.Batch
 
 // A work is the scratch memory of one engine's event.
 type work struct {
 	tags   []uint32 // of the handles of the event, or of the orphan that joins
 	hashes []kv.Hash
-	taken  uint64          // names of the batch under way that may be in the lane's table
-	spots  [maxAhead]uint8 // where the others would go in their buckets, or noSpot
-	twice  bool            // a handle occurs twice, or is its own parent
+	taken  uint64             // names of the batch under way that may be in the lane's table
+	spots  [table.Batch]uint8 // where the others would go in their buckets, or table.NoSpot
+	twice  bool               // a handle occurs twice, or is its own parent
 	seen   handleSet
 	tagged tagSet
 }

@@ -1,12 +1,12 @@
-package index
+package table
 
 import (
 	"math/bits"
 	"sync/atomic"
 )
 
-// segments is the memory of tables.
-type segments struct {
+// Memory is the memory of tables, which may share one. The zero value is ready.
+type Memory struct {
 	fresh []bucket   // not used yet
 	heads []segment  // for them, side by side
 	free  []*segment // whole ones, to be used again
@@ -22,7 +22,7 @@ const (
 )
 
 // take returns a segment of empty buckets.
-func (m *segments) take(buckets int, depth uint) *segment {
+func (m *Memory) take(buckets int, depth uint) *segment {
 	m.bytes += int64(bucketBytes * buckets)
 	var s *segment
 	switch k := len(m.free); {
@@ -44,15 +44,21 @@ func (m *segments) take(buckets int, depth uint) *segment {
 }
 
 // drop takes back a segment; a reader may still be in it if the table is shared.
-func (m *segments) drop(s *segment, shared bool) {
+func (m *Memory) drop(s *segment, shared bool) {
 	m.bytes -= int64(bucketBytes * len(s.e))
 	if !shared && len(s.e) == segBuckets && len(m.free) < maxFreeSegs {
 		m.free = append(m.free, s)
 	}
 }
 
-// init makes t an empty table. One that isn't shared starts small.
-func (t *table) init(m *segments, shared bool) {
+// Bytes is what all tables of m take.
+func (m *Memory) Bytes() int64 { return m.bytes }
+
+// Len returns how many entries t has.
+func (t *Table) Len() int { return t.n }
+
+// Init makes t an empty table in m.
+func (t *Table) Init(m *Memory, shared bool) {
 	t.shared, t.memory = shared, m
 	if shared {
 		t.start(segBuckets)
@@ -62,7 +68,7 @@ func (t *table) init(m *segments, shared bool) {
 }
 
 // start begins a table of one segment.
-func (t *table) start(buckets int) {
+func (t *Table) start(buckets int) {
 	d := make([]atomic.Pointer[segment], 1)
 	d[0].Store(t.memory.take(buckets, 0))
 	t.bits, t.segs, t.n = 0, 1, 0
@@ -70,8 +76,8 @@ func (t *table) start(buckets int) {
 	t.dir.Store(&d)
 }
 
-// forget gives the memory of t back. It isn't used any more before it starts anew.
-func (t *table) forget() {
+// Forget gives the memory of t back. It isn't used any more before it starts anew.
+func (t *Table) Forget() {
 	var last *segment
 	for i := range *t.dir.Load() {
 		if s := (*t.dir.Load())[i].Load(); s != last {
@@ -85,7 +91,7 @@ func (t *table) forget() {
 // grow makes room in s, the segment of tag: a small one gets twice as many
 // buckets, a full one is distributed over two. It returns the segment that tag is
 // in now.
-func (t *table) grow(s *segment, tag uint32) *segment {
+func (t *Table) grow(s *segment, tag uint32) *segment {
 	if len(s.e) < segBuckets {
 		to := t.memory.take(2*len(s.e), 0)
 		s.spread(to)
@@ -98,7 +104,7 @@ func (t *table) grow(s *segment, tag uint32) *segment {
 }
 
 // split moves half of s, the segment of tag, to a new one.
-func (t *table) split(s *segment, tag uint32) {
+func (t *Table) split(s *segment, tag uint32) {
 	if d := *t.dir.Load(); s.depth == t.bits {
 		double := make([]atomic.Pointer[segment], 2*len(d))
 		for i := range double {
@@ -153,7 +159,7 @@ func (s *segment) halve(bit uint, to *segment) {
 		if to != nil {
 			for m := gone; m != 0; m &= m - 1 {
 				i := first(m)
-				if j := free(to.e[k][0]); j != noSpot {
+				if j := free(to.e[k][0]); j != NoSpot {
 					to.e[k].copy(j, b, i)
 					to.n++
 				} else {
@@ -169,7 +175,7 @@ func (s *segment) halve(bit uint, to *segment) {
 
 // point makes the entries of the directory that agree with tag in depth bits,
 // which are neighbours, lead to lo and, the second half of them, to hi.
-func (t *table) point(tag uint32, depth uint, lo, hi *segment) {
+func (t *Table) point(tag uint32, depth uint, lo, hi *segment) {
 	d := *t.dir.Load()
 	span := 1 << (t.bits - depth)
 	first := int(tag>>(keyBits-depth)) * span
@@ -194,9 +200,9 @@ func (s *segment) spread(to *segment) {
 
 // shrink joins s, the segment of tag, with its other half if both are nearly
 // empty, and gives up the memory of a table that is wholly empty.
-func (t *table) shrink(s *segment, tag uint32) {
+func (t *Table) shrink(s *segment, tag uint32) {
 	if t.n == 0 && (t.segs > 1 || len(s.e) > smallest) {
-		t.forget()
+		t.Forget()
 		t.start(smallest)
 		return
 	}

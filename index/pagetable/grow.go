@@ -1,16 +1,16 @@
-package index
+package pagetable
 
 // grow makes room in s, the segment of key: another piece, or two segments.
-func (t *pageTable) grow(s *pageSegment, key uint32) {
+func (t *Table) grow(s *segment, key uint32) {
 	if s.k < maxPieces {
 		s.addPiece()
 		return
 	}
-	if s.depth == maxPageBits {
-		panic("index: a table of pages overflows") // maxPageEntries excludes it
+	if s.depth == maxBits {
+		panic("pagetable: a table of pages overflows") // MaxEntries excludes it
 	}
 	if s.depth == t.bits {
-		double := make([]*pageSegment, 2*len(t.dir))
+		double := make([]*segment, 2*len(t.dir))
 		for i := range double {
 			double[i] = t.dir[i/2]
 		}
@@ -31,7 +31,7 @@ func (t *pageTable) grow(s *pageSegment, key uint32) {
 
 // point makes the entries of the directory that agree with key in depth bits,
 // which are neighbours, lead to lo and, the second half of them, to hi.
-func (t *pageTable) point(key uint32, depth uint, lo, hi *pageSegment) {
+func (t *Table) point(key uint32, depth uint, lo, hi *segment) {
 	span := 1 << (t.bits - depth)
 	first := int(uint64(key<<1)>>(32-depth)) * span
 	for i := range span {
@@ -44,9 +44,9 @@ func (t *pageTable) point(key uint32, depth uint, lo, hi *pageSegment) {
 }
 
 // build returns a segment of the entries, with as many pieces as they need.
-func build(es []uint64, depth uint) *pageSegment {
+func build(es []uint64, depth uint) *segment {
 	for k := max(1, (len(es)+pieceBuilt-1)/pieceBuilt); ; k++ {
-		s := &pageSegment{n: len(es), k: min(k, maxPieces), depth: depth}
+		s := &segment{n: len(es), k: min(k, maxPieces), depth: depth}
 		for _, e := range es {
 			s.fill[s.of(uint32(e>>32))]++
 		}
@@ -64,7 +64,7 @@ func build(es []uint64, depth uint) *pageSegment {
 }
 
 // crowded says that a piece has more than it should.
-func (s *pageSegment) crowded() bool {
+func (s *segment) crowded() bool {
 	for _, n := range s.fill[:s.k] {
 		if n > pieceMost {
 			return true
@@ -74,7 +74,7 @@ func (s *pageSegment) crowded() bool {
 }
 
 // addPiece gives s another piece, and moves there what belongs there.
-func (s *pageSegment) addPiece() {
+func (s *segment) addPiece() {
 	k := s.k
 	s.piece[k] = new(piece)
 	for j := range k {
@@ -94,9 +94,9 @@ func (s *pageSegment) addPiece() {
 
 // shrink takes back what s, the segment of key, doesn't need after a deletion:
 // the last piece, or one of two half segments; of an empty table all.
-func (t *pageTable) shrink(s *pageSegment, key uint32) {
+func (t *Table) shrink(s *segment, key uint32) {
 	if t.n == 0 {
-		*t = pageTable{}
+		*t = Table{}
 		return
 	}
 	if s.k > 1 && s.n <= (s.k-1)*pieceShrink {
@@ -111,7 +111,7 @@ func (t *pageTable) shrink(s *pageSegment, key uint32) {
 		return
 	}
 	es := make([]uint64, 0, s.n+other.n)
-	for _, from := range [2]*pageSegment{s, other} {
+	for _, from := range [2]*segment{s, other} {
 		for _, p := range from.piece[:from.k] {
 			for _, e := range p {
 				if e != 0 {
@@ -126,7 +126,7 @@ func (t *pageTable) shrink(s *pageSegment, key uint32) {
 
 // dropPiece spreads the last piece of s over the others, unless one of them would
 // be too full.
-func (s *pageSegment) dropPiece() {
+func (s *segment) dropPiece() {
 	k := s.k - 1
 	last, fill := s.piece[k], s.fill
 	for _, e := range last {

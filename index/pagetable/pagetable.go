@@ -1,20 +1,27 @@
-package index
-
-// A pageTable finds references by a mixed 32-bit key, of which entries keep all
-// bits; the caller compares the rest where the reference points to. A lane's pages
-// are many and small, so it is packed closer than a table: a segment has 1 to 16
+// Package pagetable is a hash table from mixed 32-bit keys to 32-bit references,
+// packed closer than package table: for things that are many and small, as an
+// engine's pages of one token are. It keeps all bits of a key; whether a reference
+// is what was looked for, the caller sees where it points to. Bit 31 of a key
+// doesn't choose the place, so a caller may use it to tell kinds of keys apart. It
+// knows nothing of pages.
+//
+// A directory leads from the top bits of a key to a segment. A segment has 1 to 16
 // pieces of 8 KB and gets one more when it is 93/100 full, which only moves what now
 // belongs there (jump). Within a piece, an entry that doesn't fit into its bucket,
 // a cache line, goes to the next that has room; each bucket knows how many entries
-// went past it, so that a search ends early and deletions leave no trace. The zero
-// value is empty.
-type pageTable struct {
-	dir  []*pageSegment // 1<<bits
+// went past it, so that a search ends early and deletions leave no trace.
+package pagetable
+
+// A Table has one user at a time. The zero value is empty.
+type Table struct {
+	dir  []*segment // 1<<bits
 	bits uint
 	n    int
 }
 
 const (
+	bucketSize   = 8
+	none         = bucketSize // no place
 	pieceBuckets = 128
 	pieceEntries = pieceBuckets * bucketSize
 	pieceBytes   = pieceEntries * 8
@@ -24,23 +31,22 @@ const (
 	pieceGrow    = pieceEntries * 93 / 100 // entries per piece at which a segment grows
 	pieceBuilt   = 860                     // and how many there are after it was rebuilt
 	pieceShrink  = pieceEntries * 80 / 100
-	maxPageBits  = 14 // of the directory: what a key has beside slice and bucket
+	maxBits      = 14 // of the directory: what a key has beside slice and bucket
 
-	// maxPageEntries bounds a table: 14 bits of segments, nearly full.
-	maxPageEntries = 200e6
+	// MaxEntries bounds a table: 14 bits of segments, nearly full.
+	MaxEntries = 200e6
 
-	// entryBytes is what an entry takes: a large table is between 4/5 and 93/100
+	// EntryBytes is what an entry takes: a large table is between 4/5 and 93/100
 	// full.
-	entryBytes = 9
+	EntryBytes = 9
 
 	segmentBytes = 2304
 )
 
-// An entry is key<<32 | reference; 0 is an empty entry. Bit 31 of a key says
-// which kind of thing is referred to, see page.go.
+// A piece has entries: each is key<<32 | reference, 0 if it is empty.
 type piece [pieceEntries]uint64
 
-type pageSegment struct {
+type segment struct {
 	piece [maxPieces]*piece
 	past  [maxPieces][pieceBuckets]uint8 // entries of a bucket, or one before, that lie behind; 255: or more
 	fill  [maxPieces]uint16              // entries of each piece
@@ -69,11 +75,11 @@ var jump = func() (to [maxPieces + 1][pieceSlices]uint8) {
 	return to
 }()
 
-func sliceOf(key uint32) uint32          { return key >> 7 % pieceSlices }
-func homeOf(key uint32) uint32           { return key % pieceBuckets }
-func (s *pageSegment) of(key uint32) int { return int(jump[s.k][sliceOf(key)]) }
+func sliceOf(key uint32) uint32      { return key >> 7 % pieceSlices }
+func homeOf(key uint32) uint32       { return key % pieceBuckets }
+func (s *segment) of(key uint32) int { return int(jump[s.k][sliceOf(key)]) }
 
-func (t *pageTable) segment(key uint32) *pageSegment {
+func (t *Table) segment(key uint32) *segment {
 	return t.dir[uint64(key<<1)>>(32-t.bits)]
 }
 
@@ -81,11 +87,11 @@ func (p *piece) bucket(b uint32) *[bucketSize]uint64 {
 	return (*[bucketSize]uint64)(p[b%pieceBuckets*bucketSize:])
 }
 
-// touch loads the buckets of keys that are about to be looked up, so that their
+// Touch loads the buckets of keys that are about to be looked up, so that their
 // cache misses overlap. Not inlined, as the loads of an unused result would go.
 //
 //go:noinline
-func (t *pageTable) touch(keys []uint32) (x uint64) {
+func (t *Table) Touch(keys []uint32) (x uint64) {
 	if t.n > 0 {
 		for _, key := range keys {
 			s := t.segment(key)
@@ -111,9 +117,9 @@ func has(e *[bucketSize]uint64, key uint32) bool {
 	return int64(any) < 0
 }
 
-// whereIs returns the place of x in e, noSpot if it isn't there.
+// whereIs returns the place of x in e, none if it isn't there.
 func whereIs(e *[bucketSize]uint64, x uint64) int {
-	at := noSpot
+	at := none
 	for i := range e {
 		if e[i] == x {
 			at = i
@@ -122,25 +128,25 @@ func whereIs(e *[bucketSize]uint64, x uint64) int {
 	return at
 }
 
-// A seek goes through the references of a key.
-type seek struct {
+// A Seek goes through the references of a key.
+type Seek struct {
 	p    *piece
 	past *[pieceBuckets]uint8
 	key  uint32
 	n    uint32 // entries seen
 }
 
-func (t *pageTable) seek(key uint32) seek {
+func (t *Table) Seek(key uint32) Seek {
 	if t.n == 0 {
-		return seek{n: pieceEntries}
+		return Seek{n: pieceEntries}
 	}
 	s := t.segment(key)
 	j := s.of(key)
-	return seek{p: s.piece[j], past: &s.past[j], key: key}
+	return Seek{p: s.piece[j], past: &s.past[j], key: key}
 }
 
-// next returns the next reference, 0 at the end.
-func (k *seek) next() uint32 {
+// Next returns the next reference, 0 at the end.
+func (k *Seek) Next() uint32 {
 	for k.n < pieceEntries {
 		b := homeOf(k.key) + k.n/bucketSize
 		e := k.p.bucket(b)
@@ -163,10 +169,10 @@ func (k *seek) next() uint32 {
 }
 
 // put adds an entry to piece j, which has room.
-func (s *pageSegment) put(j int, v uint64) {
+func (s *segment) put(j int, v uint64) {
 	for b := homeOf(uint32(v >> 32)); ; b = (b + 1) % pieceBuckets {
 		e := s.piece[j].bucket(b)
-		if i := whereIs(e, 0); i != noSpot {
+		if i := whereIs(e, 0); i != none {
 			e[i] = v
 			return
 		}
@@ -177,7 +183,7 @@ func (s *pageSegment) put(j int, v uint64) {
 }
 
 // remove empties entry i of bucket b of piece j.
-func (s *pageSegment) remove(j int, b uint32, i int) {
+func (s *segment) remove(j int, b uint32, i int) {
 	e := s.piece[j].bucket(b)
 	for h := homeOf(uint32(e[i] >> 32)); h != b; h = (h + 1) % pieceBuckets {
 		if s.past[j][h] < 255 {
@@ -187,22 +193,26 @@ func (s *pageSegment) remove(j int, b uint32, i int) {
 	e[i] = 0
 }
 
-// where returns the piece, bucket and place of an entry, noSpot if there is none.
-func (s *pageSegment) where(key, ref uint32) (j int, b uint32, i int) {
+// where returns the piece, bucket and place of an entry, none if there is none.
+func (s *segment) where(key, ref uint32) (j int, b uint32, i int) {
 	j, b = s.of(key), homeOf(key)
 	for range pieceBuckets {
-		if i = whereIs(s.piece[j].bucket(b), uint64(key)<<32|uint64(ref)); i != noSpot || s.past[j][b] == 0 {
+		if i = whereIs(s.piece[j].bucket(b), uint64(key)<<32|uint64(ref)); i != none || s.past[j][b] == 0 {
 			return j, b, i
 		}
 		b = (b + 1) % pieceBuckets
 	}
-	return j, b, noSpot
+	return j, b, none
 }
 
-// insert adds an entry that isn't there.
-func (t *pageTable) insert(key, ref uint32) {
+// Len returns how many entries t has.
+func (t *Table) Len() int { return t.n }
+
+// Insert adds an entry that isn't there, whose ref isn't 0. Keys have to be well
+// mixed, and entries at most MaxEntries: it panics when a segment can't take more.
+func (t *Table) Insert(key, ref uint32) {
 	if t.dir == nil {
-		t.dir = []*pageSegment{{k: 1}}
+		t.dir = []*segment{{k: 1}}
 		t.dir[0].piece[0] = new(piece)
 	}
 	s := t.segment(key)
@@ -218,17 +228,17 @@ func (t *pageTable) insert(key, ref uint32) {
 	t.n++
 }
 
-// atMost says that s can't grow any more: maxPageEntries excludes that it is full.
-func (t *pageTable) atMost(s *pageSegment) bool { return s.k == maxPieces && s.depth == maxPageBits }
+// atMost says that s can't grow any more: MaxEntries excludes that it is full.
+func (t *Table) atMost(s *segment) bool { return s.k == maxPieces && s.depth == maxBits }
 
-// delete removes an entry and says whether it was there.
-func (t *pageTable) delete(key, ref uint32) bool {
+// Delete removes an entry and says whether it was there.
+func (t *Table) Delete(key, ref uint32) bool {
 	if t.n == 0 {
 		return false
 	}
 	s := t.segment(key)
 	j, b, i := s.where(key, ref)
-	if i == noSpot {
+	if i == none {
 		return false
 	}
 	s.remove(j, b, i)
@@ -239,18 +249,18 @@ func (t *pageTable) delete(key, ref uint32) bool {
 	return true
 }
 
-// replace makes an entry, which is there, refer to something else.
-func (t *pageTable) replace(key, old, ref uint32) {
+// Replace makes an entry, which is there, refer to something else.
+func (t *Table) Replace(key, old, ref uint32) {
 	s := t.segment(key)
-	if j, b, i := s.where(key, old); i != noSpot {
+	if j, b, i := s.where(key, old); i != none {
 		s.piece[j].bucket(b)[i] = uint64(key)<<32 | uint64(ref)
 	}
 }
 
-// bytes is what the table takes.
-func (t *pageTable) bytes() int64 {
+// Bytes is what the table takes, about.
+func (t *Table) Bytes() int64 {
 	if t.n == 0 {
 		return 0
 	}
-	return int64(t.n)*entryBytes + int64(t.n/(12*pieceGrow)+1)*segmentBytes + pieceBytes
+	return int64(t.n)*EntryBytes + int64(t.n/(12*pieceGrow)+1)*segmentBytes + pieceBytes
 }

@@ -1,26 +1,37 @@
-package index
+// Package table is a hash table from a tag, 29 well-mixed bits of a key, to 32-bit
+// references. It keeps no keys: what a reference refers to has the key, so the
+// caller compares there, and an entry costs 8 bytes. It knows nothing of blocks.
+//
+// It is an extendible hash table. A directory leads from the top bits of a tag to
+// a segment of 128 buckets, the lowest bits to a bucket, which fills a cache line
+// with 8 entries. Entries that don't fit go to the next bucket of their segment.
+// It grows by one segment of 8 KB at a time, so there are no long pauses (grow.go).
+//
+// For example, to find the slot whose name is h:
+//
+//	for p := t.Probe(tag); ; {
+//		ref := p.Next()
+//		if ref == 0 || nameOf(ref) == h {
+//			return ref
+//		}
+//	}
+package table
 
 import (
 	"math/bits"
 	"sync/atomic"
 )
 
-// A table finds 32-bit references by a well-mixed 64-bit key, of which it keeps
-// 29 bits; the caller compares the rest where the reference points to. It is an
-// extendible hash table of buckets that fill a cache line with 8 entries each.
-// Entries that don't fit go to the next bucket of their segment. It grows by one
-// segment of 8 KB at a time, so there are no long pauses (tablegrow.go).
-//
-// One writer at a time. With shared set, readers need no lock: they can miss an
-// entry while its segment splits, and can be handed a reference that was just
-// deleted.
-type table struct {
+// A Table has one writer at a time. If it is shared, readers need no lock: they
+// can miss an entry while its segment splits, and can be handed a reference that
+// was just deleted. A Table that isn't shared starts small and shrinks.
+type Table struct {
 	shared bool
 	dir    atomic.Pointer[[]atomic.Pointer[segment]]
 	bits   uint // log2 of the directory's length
 	segs   int
 	n      int
-	memory *segments
+	memory *Memory
 }
 
 const (
@@ -28,7 +39,7 @@ const (
 	bucketSize = 8
 	segEntries = segBuckets * bucketSize
 	homeBits   = 7 // of a tag, to choose the bucket: its lowest
-	keyBits    = 29
+	keyBits    = TagBits
 	maxDirBits = keyBits - homeBits
 )
 
@@ -51,15 +62,23 @@ const (
 	everyByte = 0x0101010101010101
 	inUse     = 0x80
 	homeMask  = 1<<homeBits - 1
-	noSpot    = bucketSize
 )
 
-// tagOf returns the part of key x that a table keeps: its top bits choose the
-// segment, its lowest the bucket.
-func tagOf(x uint64) uint32 { return uint32(x >> (64 - keyBits)) }
+const (
+	// TagBits is how many bits a tag has.
+	TagBits = 29
+	// NoSpot says that a bucket is full, see Lookup.
+	NoSpot = bucketSize
+	// Batch is how many tags Lookup takes at most.
+	Batch = 64
+)
+
+// Tag returns the part of the well-mixed key x that a table keeps: its top bits
+// choose the segment, its lowest the bucket.
+func Tag(x uint64) uint32 { return uint32(x >> (64 - keyBits)) }
 
 // segment returns where tag's entries are.
-func (t *table) segment(tag uint32) *segment {
+func (t *Table) segment(tag uint32) *segment {
 	d := *t.dir.Load()
 	return d[uint64(tag)*uint64(len(d))>>keyBits].Load()
 }
@@ -73,7 +92,7 @@ func (s *segment) crowded() bool {
 	return s.n >= len(s.e)*(bucketSize*4)/5 && s.depth < maxDirBits
 }
 
-// free returns a free place, or noSpot, from a bucket's word 0.
+// free returns a free place, or NoSpot, from a bucket's word 0.
 func free(w uint64) uint { return uint(bits.TrailingZeros64(^w&(inUse*everyByte))) / 8 }
 
 // same returns in the top bits of the bytes which entries have 7 bits of tag in
@@ -177,11 +196,11 @@ func (b *bucket) pass(by int, shared bool) {
 }
 
 // place returns where the bucket of tag is.
-func (t *table) place(tag uint32) *bucket { return t.segment(tag).bucket(tag) }
+func (t *Table) place(tag uint32) *bucket { return t.segment(tag).bucket(tag) }
 
-// prefetch asks for the buckets of tags, and doesn't wait for them. It may be
+// Prefetch asks for the buckets of tags, and doesn't wait for them. It may be
 // called beside the writer.
-func (t *table) prefetch(tags []uint32) {
+func (t *Table) Prefetch(tags []uint32) {
 	if d := *t.dir.Load(); len(d) == 1 && len(d[0].Load().e) == smallest {
 		return
 	}
@@ -193,17 +212,66 @@ func (t *table) prefetch(tags []uint32) {
 	}
 }
 
-// lookup looks up at most 64 tags at once: spots has for each a free place in
+// Touch asks for the bucket of one tag, as Prefetch does.
+func (t *Table) Touch(tag uint32) { prefetch(t.place(tag)) }
+
+// Guess returns the first reference that may be tag's, 0 if none is near: good
+// enough to ask for memory early.
+func (t *Table) Guess(tag uint32) uint32 {
+	b := t.place(tag)
+	if m := same(b[0], tag); m != 0 {
+		return b.at(first(m))
+	}
+	return 0
+}
+
+// A Probe goes through the references of a tag.
+type Probe struct {
+	s    *segment
+	b    *bucket
+	m    uint64 // entries of b that may be the tag's and weren't returned yet
+	tag  uint32
+	seen uint32 // buckets before b
+}
+
+// Probe begins a search. Beside the writer of a shared table, a reader sees each
+// entry that was there all the time and isn't moved by a split meanwhile.
+func (t *Table) Probe(tag uint32) Probe {
+	s := t.segment(tag)
+	b := s.bucket(tag)
+	return Probe{s: s, b: b, m: same(atomic.LoadUint64(&b[0]), tag), tag: tag}
+}
+
+// Next returns the next reference, 0 at the end.
+func (p *Probe) Next() uint32 {
+	for {
+		for p.m != 0 {
+			i := first(p.m)
+			p.m &= p.m - 1
+			if ref := p.b.load(i, p.tag); ref != 0 {
+				return ref
+			}
+		}
+		p.seen++
+		if atomic.LoadUint64(&p.b[7])>>56 == 0 || int(p.seen) >= len(p.s.e) {
+			return 0
+		}
+		p.b = p.s.bucket(p.tag + p.seen)
+		p.m = same(atomic.LoadUint64(&p.b[0]), p.tag)
+	}
+}
+
+// Lookup looks up at most Batch tags at once: spots has for each a free place in
 // its bucket, and the bits of known say which of them are in the table.
-func (t *table) lookup(tags []uint32, spots *[64]uint8) (known uint64) {
+func (t *Table) Lookup(tags []uint32, spots *[Batch]uint8) (known uint64) {
 	d := *t.dir.Load()
 	n := uint64(len(d))
 	for k, tag := range tags {
 		s := d[uint64(tag)*n>>keyBits].Load()
 		b := s.bucket(tag)
-		spots[k%64] = uint8(free(b[0]))
+		spots[k%Batch] = uint8(free(b[0]))
 		if (same(b[0], tag) != 0 || b.passed()) && s.has(tag) {
-			known |= 1 << (k % 64)
+			known |= 1 << (k % Batch)
 		}
 	}
 	return known
@@ -225,8 +293,9 @@ func (s *segment) has(tag uint32) bool {
 	return false
 }
 
-// insert adds an entry; the caller knows that it isn't there.
-func (t *table) insert(tag, ref uint32) {
+// Insert adds an entry, whose ref isn't 0; the caller knows that it isn't there.
+// Tags have to be well mixed: it panics when 1,024 entries agree in the top 22 bits.
+func (t *Table) Insert(tag, ref uint32) {
 	s := t.segment(tag)
 	for s.crowded() {
 		s = t.grow(s, tag)
@@ -235,8 +304,9 @@ func (t *table) insert(tag, ref uint32) {
 	s.add(tag, ref, t.shared)
 }
 
-// insertAt is insert with a place in tag's own bucket that was free lately.
-func (t *table) insertAt(tag, ref uint32, spot uint) {
+// InsertAt is Insert with a place in tag's own bucket that was free lately, see
+// Lookup.
+func (t *Table) InsertAt(tag, ref uint32, spot uint) {
 	if s := t.segment(tag); spot < bucketSize && !s.crowded() {
 		if b := s.bucket(tag); b[0]>>(spot*8)&inUse == 0 {
 			b.set(spot, tag, ref, t.shared)
@@ -245,7 +315,7 @@ func (t *table) insertAt(tag, ref uint32, spot uint) {
 			return
 		}
 	}
-	t.insert(tag, ref)
+	t.Insert(tag, ref)
 }
 
 // add adds an entry; there is room for it.
@@ -253,17 +323,17 @@ func (s *segment) add(tag, ref uint32, shared bool) {
 	s.n++
 	for k := range uint32(len(s.e)) {
 		b := s.bucket(tag + k)
-		if i := free(b[0]); i != noSpot {
+		if i := free(b[0]); i != NoSpot {
 			b.set(i, tag, ref, shared)
 			return
 		}
 		b.pass(1, shared)
 	}
-	panic("index: a segment overflows") // crowded excludes it
+	panic("table: a segment overflows") // crowded excludes it
 }
 
-// delete removes the entry, if it is there.
-func (t *table) delete(tag, ref uint32) bool {
+// Delete removes the entry and says whether it was there.
+func (t *Table) Delete(tag, ref uint32) bool {
 	s := t.segment(tag)
 	for k := range uint32(len(s.e)) {
 		b := s.bucket(tag + k)
