@@ -8,18 +8,19 @@ import (
 )
 
 // verify panics if the index breaks one of the invariants of doc.go. A check costs
-// as much as the index is large, so it is made when about as many blocks were named
-// by events since the last one: a small index is checked after nearly every event,
-// a large one every now and then. Nothing is checked while an event that has let go
-// of the lock is half done.
+// as much as the index is large, so the next one has to wait until events have
+// named twice as many blocks as it looked at: a small index is checked after nearly every
+// event, a large one every now and then. Nothing is checked while an event that has
+// let go of the lock is half done.
 func (ix *Index) verify(blocks int) {
-	if ix.unchecked += 1 + blocks; ix.unchecked < 4*ix.rows.inUse || ix.away > 0 {
+	if ix.unchecked += 1 + blocks; ix.unchecked < 0 || ix.away > 0 {
 		return
 	}
-	ix.unchecked = 0
-	if err := ix.check(); err != nil {
+	looked, err := ix.checked()
+	if err != nil {
 		panic("index: " + err.Error())
 	}
+	ix.unchecked = -2 * looked
 }
 
 // A census is what the index has, counted anew.
@@ -29,35 +30,42 @@ type census struct {
 	held                          map[uint16][kv.NumTiers]int64
 	kids                          map[uint32]uint32
 	copies                        int
+	looked                        int // holders of slots, and pages
 }
 
 // check compares everything that the index counts with what it has, and returns
 // the invariant of doc.go that doesn't hold. mu is held.
 func (ix *Index) check() error {
+	_, err := ix.checked()
+	return err
+}
+
+// checked also returns how much it looked at.
+func (ix *Index) checked() (looked int, err error) {
 	c := &census{refs: map[uint32]int64{}, held: map[uint16][kv.NumTiers]int64{}, kids: map[uint32]uint32{}}
 	end := uint32(len(*ix.rows.slabs.Load())) * slabRows
 	for r := range end {
 		if err := ix.checkRow(c, r); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for r := range end {
 		if s, m := ix.rows.peek(r); s != nil && m.kids != c.kids[r] {
-			return fmt.Errorf("U4: row %d has %d child rows, counted %d", r, m.kids, c.kids[r])
+			return 0, fmt.Errorf("U4: row %d has %d child rows, counted %d", r, m.kids, c.kids[r])
 		}
 	}
 	if c.detached != ix.detached {
-		return fmt.Errorf("U4: %d detached rows, counted %d", ix.detached, c.detached)
+		return 0, fmt.Errorf("U4: %d detached rows, counted %d", ix.detached, c.detached)
 	}
 	if c.copies != len(ix.copies) {
-		return fmt.Errorf("U13: %d counts of copies, %d of them of what is held", len(ix.copies), c.copies)
+		return 0, fmt.Errorf("U13: %d counts of copies, %d of them of what is held", len(ix.copies), c.copies)
 	}
 	for _, part := range []func(*census) error{ix.checkSets, ix.checkTables, ix.checkLanes, ix.checkOrphans} {
 		if err := part(c); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return c.looked + int(end)/16, nil
 }
 
 // checkRow checks row r, if it is in use, and adds it to c.
@@ -129,6 +137,7 @@ func (ix *Index) checkHolder(c *census, at slot, l *lane, lane uint16, mask uint
 	if l == nil {
 		return fmt.Errorf("U8: slot %d is held by lane %d, which isn't in use", at, lane)
 	}
+	c.looked++
 	n := c.held[lane]
 	for t := range n {
 		if mask&planesOf(kv.Tier(t)) != 0 {
@@ -230,6 +239,7 @@ func (ix *Index) checkLanes(c *census) error {
 				return fmt.Errorf("lane %d: %w", id, err)
 			}
 			pageMemory += l.pages.counted
+			c.looked += 2 * l.pages.index.Len()
 		}
 	}
 	if aliases != len(ix.aliasOf) || aliases != len(ix.byAlias) {

@@ -64,7 +64,7 @@ type Index struct {
 	totals      Totals
 
 	away      int // events that have let go of mu half done
-	unchecked int // blocks named since the last check, see verify
+	unchecked int // see verify
 
 	ahead int // lookups of names that are under way at once
 }
