@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Readers take no lock. What a reader may still be looking at when the writer
 // lets it go (rows, details, holder sets, lanes) is retired, and used again only
-// when every reader that could have seen it has left. Two generations of readers
+// when every reader that could have seen it has left (U6). Two generations of readers
 // are told apart, as in sleepable RCU (McKenney, "Sleepable Read-Copy Update",
 // 2006): the writer opens a new generation when the one before the current has
 // no readers left, and frees what was retired in that one.

@@ -2,7 +2,7 @@ package index
 
 import "kvasir/kv"
 
-// bytes is the memory that counts against Config.MaxBytes: everything but
+// bytes is the memory that counts against Config.MaxBytes (U18): everything but
 // orphans, which have bounds of their own, and lanes.
 func (ix *Index) bytes() int64 {
 	return int64(ix.rows.inUse-ix.retiredRows)*rowBytes + // retired ones are as good as free

@@ -19,7 +19,7 @@ func (ix *Index) setOf(s slot) uint32 {
 func (ix *Index) mask(s slot, l *lane) uint8 { return ix.sets.mask(ix.setOf(s), l.id) }
 
 // setMask makes l hold slot s in the planes of mask, no more and no less. When
-// nobody holds the slot any more, its name goes; with the last slot, the row.
+// nobody holds the slot any more, its name goes; with the last slot, the row (U3).
 func (ix *Index) setMask(l *lane, s slot, mask uint8) {
 	old := ix.setOf(s)
 	id := ix.sets.with(old, l.id, mask)
@@ -140,7 +140,8 @@ func (ix *Index) born(r uint32, prev slot) {
 	ix.attach(r, prev)
 }
 
-// freeRow takes a row that nobody holds out of sight.
+// freeRow takes a row that nobody holds out of sight. A reader may still be in it,
+// so its memory is retired (U6).
 func (ix *Index) freeRow(r uint32) {
 	sl, m := ix.rows.at(r)
 	if sets := m.sets.Load(); sets&inDetail != 0 {
@@ -179,20 +180,27 @@ func (ix *Index) reuse(kind retired, n uint32) {
 	}
 }
 
-// head returns the row whose first block is h, or 0.
+// head returns the row whose first block is h, or 0 (U1).
 func (ix *Index) head(h kv.Hash) uint32 {
-	for p := ix.heads.Probe(table.Tag(uint64(h))); ; {
-		r := p.Next()
-		if r == 0 {
-			return 0
-		}
-		if s, m := ix.rows.peek(r); s != nil && m.fill.Load() > 0 && s.hashes(r)[0] == h {
+	tag := table.Tag(uint64(h))
+	r, none := ix.heads.First(tag)
+	if none || r != 0 && ix.begins(r, h) {
+		return r
+	}
+	for p := ix.heads.Probe(tag); ; {
+		if r = p.Next(); r == 0 || ix.begins(r, h) {
 			return r
 		}
 	}
 }
 
-// A row whose parent's block is in no row is detached. While there are none,
+// begins says that row r, which may not be one any more, begins with block h.
+func (ix *Index) begins(r uint32, h kv.Hash) bool {
+	s, m := ix.rows.peek(r)
+	return s != nil && m.fill.Load() > 0 && s.hashes(r)[0] == h
+}
+
+// A row whose parent's block is in no row is detached (U4). While there are none,
 // children of a new block are new, and nobody needs to look for them.
 
 // attach makes row r, found or made as a child of prev, a child row of prev's.
@@ -238,7 +246,7 @@ func (ix *Index) find(prev slot, h kv.Hash) slot {
 		if p < int(m.fill.Load()) && s.hashes(r)[p] == h {
 			return slotAt(r, p)
 		}
-		if ix.detached == 0 && m.kids == 0 {
+		if ix.detached == 0 && m.kids == 0 { // nothing follows, here or anywhere (U4)
 			return 0
 		}
 		if p == rowSlots {
@@ -276,7 +284,8 @@ func (ix *Index) place(prev slot) slot {
 }
 
 // create makes slots for the new blocks hs after prev, at place at (see place),
-// held by nobody but set id, and returns the first. hs fits into the row.
+// held by nobody but set id, and returns the first. hs fits into the row. Readers
+// may be in the row: what fill will cover is written before fill (U5).
 func (ix *Index) create(prev, at slot, hs []kv.Hash, id uint32) slot {
 	n := len(hs)
 	ix.blocks += n

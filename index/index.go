@@ -1,13 +1,3 @@
-// Package index knows which target holds which blocks. It is fed by the engines'
-// own events, names blocks by our chained hash of their content, and answers for
-// a prompt what each target holds of it from the first token on.
-//
-// Blocks that follow each other lie in rows of 16 (row.go), found through a table
-// of row heads (table.go). Each slot has a set of holders, interned (holders.go):
-// a lookup walks rows and intersects sets where they change (match.go), without a
-// lock; what readers may still see is not reused before they have left
-// (epoch.go). Engines' own names of blocks are in a table of each engine, and one
-// for names that several use (naming.go).
 package index
 
 import (

@@ -88,7 +88,7 @@ func (v laneInfo) plain() bool    { return v>>12&1 == 1 }
 func (v laneInfo) bs() int32      { return int32(v >> 13 & (1<<18 - 1)) }
 func (v laneInfo) window() int32  { return int32(v >> 32) }
 
-// target returns the state of t, making it if need be.
+// target returns the state of t.
 func (ix *Index) target(t kv.Target) *target { return &ix.targets[t] }
 
 // set says how the events of t are read.
@@ -142,7 +142,7 @@ func (ix *Index) addLane(t *target, kind laneKind, group uint16) *lane {
 }
 
 // showLanes publishes what readers see of t's lanes. A lane that isn't plain is
-// announced as such before any block has it.
+// announced as such before any block has it (U10): a walk that meets it looks closer.
 func (ix *Index) showLanes(t *target) {
 	v := &laneView{pred: noLane}
 	plain := len(t.lanes) == 1 && t.lanes[0].kind == laneDense
@@ -174,7 +174,7 @@ func (ix *Index) showLane(l *lane, plain bool) {
 	ix.info[l.id].Store(uint64(packLane(l, plain)))
 }
 
-// near notes that l holds blocks of row r.
+// near notes that l holds blocks of row r (U9).
 func (l *lane) near(r uint32) {
 	g := int(r / groupRows)
 	for g/64 >= len(l.groups) {
@@ -193,10 +193,10 @@ func (l *lane) eachGroup(f func(group uint32)) {
 	}
 }
 
-// free takes back a lane that no block and no reader has any more.
+// freeLane takes back a lane that no block and no reader has any more.
 func (ix *Index) freeLane(id uint16) { ix.freeLanes = append(ix.freeLanes, id) }
 
-// tiersOf returns the planes of tier t.
+// planesOf returns the planes of tier t.
 func planesOf(t kv.Tier) uint8 {
 	switch t {
 	case kv.GPU:
@@ -218,7 +218,7 @@ func planeOf(t kv.Tier, inside bool) uint8 {
 }
 
 // recount adds to l's counts what changes when its planes of n blocks go from
-// old to now.
+// old to now (U8).
 func (l *lane) recount(old, now uint8, n int) {
 	for t := kv.GPU; t < kv.NumTiers; t++ {
 		p := planesOf(t)

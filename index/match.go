@@ -61,9 +61,10 @@ func (ix *Index) Match(p *kv.Prompt, over []kv.Overlap) {
 
 // walk follows q through the rows as long as any lane holds all of it.
 //
-// The hash of a block covers everything before it: where the last block of a row
-// is q's, all blocks of the row are. So a row costs one comparison and a look at
-// its holders, and only the row where q leaves the chain is searched.
+// Where the last block of a row is q's, all blocks of the row are (U2). So a row
+// costs one comparison and a look at its holders, and only the row where q leaves
+// the chain is searched. For example, of three rows of 16 a prompt of 40 blocks has
+// two wholly and half of the third: two comparisons, then a binary search of five.
 func (ix *Index) walk(sc *scratch, q []kv.Hash, bs int, over []kv.Overlap) {
 	r := ix.head(q[0])
 	if r == 0 {
@@ -79,9 +80,9 @@ rows:
 		}
 		s := slabs[r/slabRows].Load()
 		m := &s.row[r%slabRows]
-		fill, sets := m.fill.Load(), m.sets.Load()
-		// Rows that are known to follow each other and have the same holders are
-		// compared at the last one. Chains part where holders change, so that is
+		fill, sets := m.fill.Load(), m.sets.Load() // in this order (U5)
+		// Rows that are known to follow each other (U4) and have the same holders (U7)
+		// are compared at the last one. Chains part where holders change, so that is
 		// where the search begins anew with one row, then 4, 16 and 64.
 		k := 1
 		if sets&inDetail == 0 && fill == rowSlots {
@@ -162,7 +163,7 @@ rows:
 // maxJump is how many rows walk compares at once at most.
 const maxJump = 64
 
-// common returns how many of the first n hashes of a row are q's.
+// common returns how many of the first n hashes of a row are q's: a beginning (U2).
 func common(h *[rowSlots]kv.Hash, q []kv.Hash, n int) int {
 	if n == 0 || h[n-1] == q[n-1] {
 		return n

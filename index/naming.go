@@ -17,9 +17,9 @@ import (
 // in alias.
 //
 // A name in a lane's own table is a block that the lane holds by that name; a lane
-// has a block by a name in the common table if it is among the holders.
+// has a block by a name in the common table if it is among the holders (U12).
 //
-// For each lane, names and held blocks are one to one: a name that is given to
+// For each lane, names and held blocks are one to one (U11): a name that is given to
 // another block, or a block that gets another name, forgets what was known
 // before (the last writer wins).
 type laneHandle struct {
@@ -51,6 +51,10 @@ func (ix *Index) keyOf(h kv.Handle) uint32 {
 
 // named returns the slot whose name in t is h, with h's tag, or 0.
 func (ix *Index) named(t *table.Table, h kv.Handle, tag uint32) slot {
+	ref, none := t.First(tag)
+	if s := slot(ref); none || s != 0 && ix.handle(s) == h {
+		return s
+	}
 	for p := t.Probe(tag); ; {
 		s := slot(p.Next())
 		if s == 0 || ix.handle(s) == h {
@@ -211,7 +215,8 @@ func (ix *Index) unname(row uint32, lo, hi int, tags *[rowSlots]uint32) {
 
 const aliasBytes = 100 // of both maps, about
 
-// copies beyond the first, of the few blocks that have them
+// copyKey is the key in copies, which counts those beyond the first of the few
+// blocks that have several (U13).
 func (ix *Index) copyKey(l *lane, s slot, plane uint8) uint64 {
 	return uint64(s)<<17 | uint64(l.id)<<5 | uint64(plane)
 }

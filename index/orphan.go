@@ -61,7 +61,7 @@ func (q *orphanList) remove(o *orphan, links func(*orphan) *orphanLinks) {
 // would fill at 16 each.
 func units(handles, tokens int) int { return max(handles, (tokens+15)/16) }
 
-// wait keeps a copy of the store until its parent comes.
+// wait keeps a copy of the store until its parent comes (U19): join then applies it.
 func (ix *Index) wait(u *run, ev *kv.Event, unit int, r *Result) {
 	n := units(len(ev.Handles), len(ev.Tokens))
 	if n > ix.cfg.Orphans || n > ix.cfg.OrphansPerTarget {

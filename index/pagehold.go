@@ -112,7 +112,7 @@ func (p *pages) holdBelow(at pageRef, t kv.Tier) {
 	}
 }
 
-// holdEnds is holdBelow for strip n if all pages before place lo are held.
+// holdEnds is holdBelow for strip n if all pages before place lo are held (U14).
 func (p *pages) holdEnds(n uint32, lo uint8, t kv.Tier) {
 	s := p.at(n)
 	end := lo + uint8(bits.TrailingZeros16(^(s.held[t] >> lo)))
@@ -141,8 +141,8 @@ func (p *pages) loseEnds(n uint32, lo uint8, t kv.Tier) {
 	}
 }
 
-// prune frees the pages at the end of strip n that nothing needs, and so on above
-// it if that was all of it.
+// prune frees the pages at the end of strip n that nothing needs (U15), and so on
+// above it if that was all of it.
 func (p *pages) prune(n uint32) {
 	for n != 0 {
 		s := p.at(n)

@@ -75,7 +75,7 @@ func (p *pageTree) newRoot(h kv.Hash) pageRef {
 }
 
 // link makes the strip that begins with page first, which has the given content,
-// follow page at.
+// follow page at, so that it is found from there (U16).
 func (p *pageTree) link(at, first pageRef, tokens []uint32, extras []kv.Extra) {
 	s := p.at(at.strip())
 	if first.place() == 0 {
@@ -232,7 +232,8 @@ func (p *pageTree) leaveSlot(n uint32) {
 	s.slot = 0
 }
 
-// inSlot returns the strip whose chunk is in slot at, or 0.
+// inSlot returns the strip whose chunk is in slot at, or 0: it is on the path to the
+// last chunk of the row (U17).
 func (p *pageTree) inSlot(at slot) uint32 {
 	n := p.rowEnd(at.row())
 	for range rowSlots {

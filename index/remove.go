@@ -88,7 +88,7 @@ func (ix *Index) removedDense(l *lane, ev *kv.Event, r *Result) {
 // returns how many; 0 if s needs more care.
 func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle, tags []uint32) int {
 	sl, m := ix.rows.at(s.row())
-	if m.extra|m.alias != 0 {
+	if m.extra|m.alias != 0 { // copies to take first (U13), or other names
 		return 0
 	}
 	names, id, p := sl.handles(s.row()), ix.setOf(s), s.pos()
@@ -117,8 +117,10 @@ func (ix *Index) removedRun(l *lane, s slot, hs []kv.Handle, tags []uint32) int 
 func (ix *Index) approach(l *lane, tags []uint32) {
 	var rows [maxAhead]uint32
 	n, last := 0, uint32(0)
-	for _, tag := range tags {
-		s := slot(l.names.Guess(tag))
+	var guess [table.Batch]uint32
+	l.names.Guess(tags, &guess)
+	for k := range tags {
+		s := slot(guess[k%table.Batch])
 		if s == 0 {
 			continue
 		}

@@ -215,32 +215,45 @@ func (t *Table) Prefetch(tags []uint32) {
 // Touch asks for the bucket of one tag, as Prefetch does.
 func (t *Table) Touch(tag uint32) { prefetch(t.place(tag)) }
 
-// Guess returns the first reference that may be tag's, 0 if none is near: good
-// enough to ask for memory early.
-func (t *Table) Guess(tag uint32) uint32 {
-	b := t.place(tag)
-	if m := same(b[0], tag); m != 0 {
-		return b.at(first(m))
+// Guess sets refs to the first reference that may be that of each of at most Batch
+// tags, 0 if none is near: good enough to ask for memory early.
+func (t *Table) Guess(tags []uint32, refs *[Batch]uint32) {
+	for k, tag := range tags {
+		ref := uint32(0)
+		b := t.place(tag)
+		if m := same(b[0], tag); m != 0 {
+			ref = b.at(first(m))
+		}
+		refs[k%Batch] = ref
 	}
-	return 0
+}
+
+// First returns the first reference of a tag in its own bucket, which nearly always
+// is the one that a Probe would come to, and cheaper. If there is none there, it
+// returns 0, and whether there can't be one elsewhere.
+func (t *Table) First(tag uint32) (ref uint32, none bool) {
+	b := t.place(tag)
+	for m := same(atomic.LoadUint64(&b[0]), tag); m != 0; m &= m - 1 {
+		if ref := b.load(first(m), tag); ref != 0 {
+			return ref, false
+		}
+	}
+	return 0, atomic.LoadUint64(&b[7])>>56 == 0
 }
 
 // A Probe goes through the references of a tag.
 type Probe struct {
 	s    *segment
-	b    *bucket
-	m    uint64 // entries of b that may be the tag's and weren't returned yet
+	b    *bucket // the one that is being searched, nil at first
+	m    uint64  // entries of b that may be the tag's and weren't returned yet
 	tag  uint32
-	seen uint32 // buckets before b
+	seen uint32 // buckets up to b
 }
 
 // Probe begins a search. Beside the writer of a shared table, a reader sees each
-// entry that was there all the time and isn't moved by a split meanwhile.
-func (t *Table) Probe(tag uint32) Probe {
-	s := t.segment(tag)
-	b := s.bucket(tag)
-	return Probe{s: s, b: b, m: same(atomic.LoadUint64(&b[0]), tag), tag: tag}
-}
+// entry that was there all the time and isn't moved by a split meanwhile. It is
+// inlined, unlike Next.
+func (t *Table) Probe(tag uint32) Probe { return Probe{s: t.segment(tag), tag: tag} }
 
 // Next returns the next reference, 0 at the end.
 func (p *Probe) Next() uint32 {
@@ -252,12 +265,12 @@ func (p *Probe) Next() uint32 {
 				return ref
 			}
 		}
-		p.seen++
-		if atomic.LoadUint64(&p.b[7])>>56 == 0 || int(p.seen) >= len(p.s.e) {
+		if p.b != nil && (atomic.LoadUint64(&p.b[7])>>56 == 0 || int(p.seen) >= len(p.s.e)) {
 			return 0
 		}
 		p.b = p.s.bucket(p.tag + p.seen)
 		p.m = same(atomic.LoadUint64(&p.b[0]), p.tag)
+		p.seen++
 	}
 }
 
