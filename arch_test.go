@@ -24,12 +24,14 @@ var allowed = map[string][]string{
 	"setting": {}, // how a setting is declared
 
 	// the core: siblings don't know each other; sched joins them
-	"fleet":        {"kv"},
-	"index":        {"kv"},
-	"ledger":       {"kv"},
-	"policy":       {"kv", "setting", "policy/learn"},
-	"policy/learn": {"kv"},
-	"sched":        {"kv", "fleet", "index", "ledger", "policy", "policy/learn"},
+	"fleet":           {"kv"},
+	"index":           {"kv", "index/table", "index/pagetable"},
+	"index/table":     {},
+	"index/pagetable": {},
+	"ledger":          {"kv"},
+	"policy":          {"kv", "setting", "policy/learn"},
+	"policy/learn":    {"kv"},
+	"sched":           {"kv", "fleet", "index", "ledger", "policy", "policy/learn"},
 
 	// the edge
 	"zmtp":            {},
