@@ -79,7 +79,7 @@ var twins = map[string][]string{
 	"marg k1 d0.3 o0.3 s0": {"ref:marg 1/.3/.3", "marginal:known", "marginal"},
 	"POOL shared cache":    {"ref:POOL"},
 	"llmd_3_2_2":           {"ref:llmd_3_2_2", "llmd_precise"},
-	"sglang_cache_aware":   {"ref:sglang_cache_aware", "sglang_cache_aware:library"},
+	"sglang_cache_aware":   {"ref:sglang_cache_aware", "sglang_cache_aware:reference"},
 	"ray_prefix_affinity":  {"ref:ray_prefix_affinity"},
 	"pure_affinity_low":    {"ref:pure_affinity_low"},
 	"pure_affinity_load":   {"ref:pure_affinity_load"},

@@ -37,8 +37,12 @@ var presets = []preset{
 	}},
 	{"dynamo:predict", func(c *policy.Config, _ mock.Profile) { c.Dynamo.Predicted = true }},
 	{"dynamo:trackout", func(c *policy.Config, _ mock.Profile) { c.Dynamo.OutputBlocks = true }},
-	{"sglang_cache_aware:library", func(c *policy.Config, _ mock.Profile) {
-		c.SGLang.CacheThreshold, c.SGLang.BalanceAbs, c.SGLang.BalanceRel, c.SGLang.RandomTies = .5, 32, 1.1, true
+	{"sglang_cache_aware:library", func(c *policy.Config, _ mock.Profile) { library(c) }},
+	// By exact knowledge of the caches, as the reference plays it; its original, and what
+	// users run, remembers the text that it has sent.
+	{"sglang_cache_aware:reference", func(c *policy.Config, _ mock.Profile) {
+		library(c)
+		c.SGLang.Match = "index"
 	}},
 	{"lmetric:predicted", func(c *policy.Config, _ mock.Profile) { c.LMetric.Predicted = true }},
 	{"ray_prefix:threshold10", func(c *policy.Config, _ mock.Profile) { c.RayPrefix.Imbalance = 10 }},
@@ -89,6 +93,11 @@ func Combinators() []string {
 
 // settings are all of them.
 func settings() []preset { return slices.Concat(presets, combos) }
+
+// library sets what SGLang's router has as defaults where it is used as a library.
+func library(c *policy.Config) {
+	c.SGLang.CacheThreshold, c.SGLang.BalanceAbs, c.SGLang.BalanceRel, c.SGLang.RandomTies = .5, 32, 1.1, true
+}
 
 func known(c *policy.Config, p mock.Profile) {
 	c.Marginal.Learn = false
@@ -171,7 +180,6 @@ func armOf(name string, profile mock.Profile) (arm, error) {
 		return arm{}, fmt.Errorf("policy %q is unknown: the reference's are %s", name, strings.Join(have, ", "))
 	}
 	c := policy.Defaults()
-	c.RayPrefix.Match, c.SGLang.Match = "index", "index" // a trace has no text
 	base, preset, ok := strings.Cut(name, ":")
 	c.Name = base
 	if ok {

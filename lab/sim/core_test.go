@@ -44,7 +44,7 @@ func TestCoreEqualsTwin(t *testing.T) {
 	pairs := [][2]string{
 		{"round_robin", "ref:round_robin"}, {"least_load", "ref:least_requests"}, {"marginal:reference", "ref:marg 1/.3/.3"},
 		{"marginal:wp", "ref:time W+p"}, {"dynamo", "ref:dynamo"}, {"dynamo:prefill8", "ref:dynamo_prefill8"}, {"llmd_precise", "ref:llmd_3_2_2"},
-		{"sglang_cache_aware:library", "ref:sglang_cache_aware"},
+		{"sglang_cache_aware:reference", "ref:sglang_cache_aware"},
 	}
 	works := []*Workload{demoWorkload(t, 3, 20)}
 	for _, spec := range []string{"shared_prefix:requests=400,rate=2,prefixes=12", "agent_serial:requests=60", "burst:bursts=4", "diurnal:requests=400,period=60"} {

@@ -239,9 +239,11 @@ type core struct {
 	names   *names
 	size    int
 	told    bool // clients say how long their answers will be
+	reads   bool // the policy reads the prompts' text
 
 	chain  [1]kv.Chain
 	tokens []uint32
+	text   []byte
 	ev     kv.Event
 	hidden []kv.Handle
 }
@@ -265,7 +267,7 @@ func newCore(p policy.Config, engines []*mock.Engine, src source, size int, intn
 	if s, ok := src.(interface{ names() *names }); ok {
 		shared = s.names()
 	}
-	c := &core{table: new(fleet.Table), index: index.New(index.Config{Seed: seed}), names: newNames(size, shared), size: size}
+	c := &core{table: new(fleet.Table), index: index.New(index.Config{Seed: seed}), names: newNames(size, shared), size: size, reads: need.Text}
 	c.sched = sched.New(sched.Config{Receipts: -1}, sched.Parts{
 		Fleet: c.table, Index: c.index, Seed: seed, Policy: pol, Name: p.Name,
 		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
@@ -327,6 +329,10 @@ func (c *core) decide(q *request, now float64, only *kv.Target) (*sched.Decision
 	}
 	if c.told {
 		r.MaxOutput = q.Output
+	}
+	if c.reads {
+		c.text = appendPrompt(c.text[:0], q, c.size)
+		r.Text = c.text // a policy keeps a copy
 	}
 	if only == nil {
 		r.Exclude = q.exclude
