@@ -44,12 +44,14 @@ var allowed = map[string][]string{
 	"token/bpe/fetch": {},
 	"token/jinja":     {},
 	"token/chat":      {"token/jinja"},
+	"token/library":   {"setting", "token", "token/bpe", "token/chat", "token/files", "token/jinja"},
 	"proxy":           {"kv", "sched", "token", "fleet", "setting"},
 	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet"},
 	"receipt":         {"kv", "sched"},
-	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files"},
-	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/bpe", "token/chat", "token/jinja", "token/files", "proxy", "metrics", "web", "config", "receipt"},
+	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files", "token/library"},
+	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/library", "proxy", "metrics", "web", "config", "receipt"},
+	"doctor":          {"kv", "engine", "token", "token/library", "proxy", "config", "receipt"},
 
 	// the laboratory: what is not the router. Nothing outside of lab and cmd
 	// imports it.

@@ -19,6 +19,7 @@ import (
 	"kvasir/setting"
 	"kvasir/token"
 	"kvasir/token/files"
+	"kvasir/token/library"
 )
 
 // A Config is everything that `kvasir serve` can be told. Start from Defaults.
@@ -93,33 +94,7 @@ type Tokens struct {
 	// Remote says how the engines are asked to tokenize.
 	Remote token.RemoteConfig `yaml:"remote"`
 	// Template is what engines' flags say about prompts.
-	Template Template `yaml:"template"`
-}
-
-// Template mirrors the engine's flags that change prompts. The defaults are vLLM's.
-type Template struct {
-	// Format is the engines' --chat-template-content-format.
-	Format string `yaml:"content_format" default:"auto" oneof:"auto|string|openai"`
-	// Kwargs are the engines' --default-chat-template-kwargs.
-	Kwargs map[string]any `yaml:"default_kwargs" example:"{enable_thinking: false}"`
-	// TrustRequest is the engines' --trust-request-chat-template.
-	TrustRequest bool `yaml:"trust_request"`
-	// ExcludeToolsWhenNone is the engines' --exclude-tools-when-tool-choice-none.
-	ExcludeToolsWhenNone bool `yaml:"exclude_tools_when_none"`
-	// TokenizerMode is the engines' --tokenizer-mode.
-	TokenizerMode string `yaml:"tokenizer_mode" example:"mistral"`
-	// HarmonyRecipientLast is for gpt-oss on engines with oss-harmony 0.0.10 or later.
-	HarmonyRecipientLast bool `yaml:"harmony_recipient_last"`
-	// Zone is the time zone of the engines, for prompts with a date; "" is ours.
-	Zone string `yaml:"zone" want:"a time zone such as Europe/Berlin" example:"Europe/Berlin"`
-}
-
-// Check accepts what the tags can't say.
-func (t *Template) Check() error {
-	if _, err := time.LoadLocation(t.Zone); err != nil {
-		return &setting.Error{Key: "zone", Value: strconv.Quote(t.Zone), Want: "a time zone such as Europe/Berlin", Hint: err.Error()}
-	}
-	return nil
+	Template library.Template `yaml:"template"`
 }
 
 // An Engine is one replica. URL alone is enough for engines that tell where their

@@ -14,6 +14,7 @@ import (
 	"kvasir/index"
 	"kvasir/kv"
 	"kvasir/proxy"
+	"kvasir/token/library"
 )
 
 // A follower ties one configured engine to its row in the fleet's table.
@@ -131,7 +132,7 @@ func (f *follower) info(i engine.Info) {
 		}
 	}
 	if f.r.library != nil {
-		f.r.library.learn(f.life, i.Models)
+		f.r.library.Learn(f.life, library.Engine{Kind: i.Kind, Version: i.Version}, names(i.Models))
 	}
 	f.up()
 }
@@ -146,6 +147,14 @@ func priorities(i *engine.Info) fleet.Order {
 		return fleet.HighFirst
 	}
 	return fleet.NoOrder
+}
+
+func names(models []engine.Model) []library.Name {
+	out := make([]library.Name, len(models))
+	for i, m := range models {
+		out[i] = library.Name{ID: m.ID, Root: m.Root, Parent: m.Parent, MaxLen: m.MaxLen}
+	}
+	return out
 }
 
 func (f *follower) setRanks(n int, at time.Time) {

@@ -36,7 +36,7 @@ func (r *Router) ended(x *sched.Receipt) {
 		r.receipts.Add(x)
 	}
 	if x.Served && x.Source == "local" && r.library != nil {
-		r.library.local.Served(x.Model, x.Tokens, x.ServedPrompt)
+		r.library.Local.Served(x.Model, x.Tokens, x.ServedPrompt)
 	}
 }
 
@@ -49,17 +49,4 @@ func (r *Router) receiptStats() func() metrics.Receipts {
 		s := r.receipts.Stats()
 		return metrics.Receipts{Written: s.Written, Slow: s.Slow, Failed: s.Failed, Overwritten: r.sched.ReceiptsOverwritten()}
 	}
-}
-
-// CheckFiles looks whether serve could write the files that it is told to.
-func CheckFiles(cfg config.Config) []Finding {
-	if cfg.ReceiptsFile == "" {
-		return nil
-	}
-	line := Line{What: "writable", Says: "yes"}
-	if err := receipt.Check(cfg.ReceiptsFile); err != nil {
-		line.Says, line.Bad = err.Error(), true
-		line.Fix = "its folder must exist, and this user may make files there"
-	}
-	return []Finding{{Engine: "receipts_file: " + cfg.ReceiptsFile, Lines: []Line{line}}}
 }

@@ -29,6 +29,7 @@ import (
 	"kvasir/receipt"
 	"kvasir/sched"
 	"kvasir/token"
+	"kvasir/token/library"
 	"kvasir/web"
 )
 
@@ -43,7 +44,7 @@ type Router struct {
 	sched   *sched.Scheduler
 	proxy   *proxy.Proxy
 	remote  *token.Remote
-	library *library // nil: no tokens are made here
+	library *library.Library // nil: no tokens are made here
 	seed    kv.Seed
 
 	layout   sync.Mutex   // over targets changing hands, and writing whose blocks are whose
@@ -317,7 +318,7 @@ func (r *Router) Close() {
 	}
 	r.running.Wait()
 	if r.library != nil {
-		r.library.running.Wait()
+		r.library.Wait()
 	}
 	if r.receipts != nil {
 		r.receipts.Close()
@@ -399,7 +400,7 @@ func (r *Router) localStats() token.LocalStats {
 	if r.library == nil {
 		return token.LocalStats{}
 	}
-	return r.library.local.Stats()
+	return r.library.Local.Stats()
 }
 
 // streamEvents sums up what the engines' streams brought.

@@ -8,8 +8,8 @@ import (
 
 	"kvasir/config"
 	"kvasir/lab/tokenbench"
-	"kvasir/router"
 	"kvasir/token"
+	"kvasir/token/library"
 )
 
 type benchTokensCmd struct {
@@ -31,7 +31,7 @@ func (c benchTokensCmd) Run(ctx context.Context) error {
 	cfg := config.Defaults()
 	cfg.Tokens.Files.Dirs = map[string]string{"model": c.Model}
 	r, err := tokenbench.Run(func() (*token.Model, error) {
-		m, _, err := router.OpenModel(ctx, cfg.Tokens, "model", "", 0)
+		m, _, err := library.Open(ctx, cfg.Tokens.Files, cfg.Tokens.Template, library.Engine{}, library.Name{ID: "model"})
 		return m, err
 	})
 	if err != nil {

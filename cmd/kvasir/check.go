@@ -12,8 +12,8 @@ import (
 
 	"kvasir/config"
 	"kvasir/docs"
+	"kvasir/doctor"
 	"kvasir/policy"
-	"kvasir/router"
 )
 
 type checkCmd struct {
@@ -45,9 +45,9 @@ func (c checkCmd) run(ctx context.Context, w io.Writer) error {
 	if err != nil && !(errors.Is(err, config.ErrNoEngines) && c.Config == "") {
 		return err
 	}
-	found := router.CheckFiles(cfg)
+	found := doctor.CheckFiles(cfg)
 	if !c.Offline {
-		found = append(found, router.Check(ctx, cfg)...)
+		found = append(found, doctor.Check(ctx, cfg)...)
 	}
 	if c.JSON {
 		enc := json.NewEncoder(w)
@@ -63,7 +63,7 @@ func (c checkCmd) run(ctx context.Context, w io.Writer) error {
 }
 
 // wrong is an error if anything that was found is bad.
-func wrong(found []router.Finding) error {
+func wrong(found []doctor.Finding) error {
 	bad := 0
 	for _, f := range found {
 		for _, l := range f.Lines {
@@ -82,7 +82,7 @@ func wrong(found []router.Finding) error {
 }
 
 // printCheck writes a file that serve accepts: what is no setting is a comment.
-func printCheck(w io.Writer, cfg config.Config, found []router.Finding) error {
+func printCheck(w io.Writer, cfg config.Config, found []doctor.Finding) error {
 	text, err := cfg.Resolved().YAML()
 	if err != nil {
 		return err

@@ -8,15 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"kvasir/config"
+	"kvasir/doctor"
+	"kvasir/engine"
 	"kvasir/proxy"
-	"kvasir/router"
+	"kvasir/setting"
 	"kvasir/token"
+	"kvasir/token/files"
+	"kvasir/token/library"
 )
 
 type tokensCmd struct {
@@ -27,7 +33,11 @@ type tokensCmd struct {
 	Against   string `placeholder:"URL" help:"An engine to compare with."`
 	BlockSize int    `default:"16" help:"Tokens per block, for the count of full blocks."`
 	MaxLen    int    `name:"max-model-len" help:"Of the engine, for truncate_prompt_tokens."`
-	JSON      bool   `help:"Print as JSON."`
+	Config    string `placeholder:"FILE" help:"A configuration of serve: its tokens.template says how the engines were started."`
+
+	Template map[string]string `placeholder:"KEY=VALUE" help:"One key of tokens.template, over the file's: content_format, default_kwargs, trust_request, exclude_tools_when_none, tokenizer_mode, harmony or zone."`
+
+	JSON bool `help:"Print as JSON."`
 }
 
 func (tokensCmd) Help() string {
@@ -35,6 +45,8 @@ func (tokensCmd) Help() string {
   kvasir tokens --model ./Qwen3-8B --file request.json
   kvasir tokens --model ./Qwen3-8B --file request.json --against http://127.0.0.1:8000
   kvasir tokens --model ./Qwen3-8B --file requests.jsonl --against http://127.0.0.1:8000 --json
+  kvasir tokens --model ./gpt-oss-20b --file request.json --template harmony=openai --template zone=UTC
+  kvasir tokens --model ./Qwen3-8B --file request.json --template 'default_kwargs={enable_thinking: false}'
 
 Shows what text a request becomes and which ids, and with --against the first difference from the engine's own.
 Of a file with one request a line, each is reported on a line. Exit status 1 if there is a difference: other
@@ -65,14 +77,16 @@ type difference struct {
 }
 
 func (c tokensCmd) Run(ctx context.Context) error {
-	cfg := config.Defaults()
-	cfg.Tokens.Files.Dirs = map[string]string{"model": c.Model}
-	m, _, err := router.OpenModel(ctx, cfg.Tokens, "model", "", c.MaxLen)
+	if c.Against != "" && !strings.Contains(c.Against, "://") {
+		return fmt.Errorf("--against %q: want a URL such as http://127.0.0.1:8000", c.Against)
+	}
+	cfg, err := c.config()
 	if err != nil {
 		return err
 	}
-	if c.Against != "" && !strings.Contains(c.Against, "://") {
-		return fmt.Errorf("--against %q: want a URL such as http://127.0.0.1:8000", c.Against)
+	m, _, err := library.Open(ctx, files.Config{Dirs: map[string]string{"model": c.Model}}, cfg.Tokens.Template, c.engine(ctx), library.Name{ID: "model", MaxLen: c.MaxLen})
+	if err != nil {
+		return err
 	}
 	cfg.Tokens.Remote.Timeout = 30 * time.Second
 	engine := token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: proxy.Transport(cfg.Proxy)}, 0,
@@ -96,6 +110,39 @@ func (c tokensCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return c.print(r)
+}
+
+// config is the file's, with what --template says.
+func (c tokensCmd) config() (config.Config, error) {
+	cfg := config.Defaults()
+	if c.Config != "" {
+		var err error
+		if cfg, err = config.Load(c.Config); err != nil {
+			return cfg, err
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Template)) {
+		name := "--template " + k
+		if err := config.Parse(name, fmt.Appendf(nil, "tokens: {template: {%s: %s}}", k, c.Template[k]), &cfg); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, setting.Check("tokens.template.", &cfg.Tokens.Template)
+}
+
+// engine is what the engine to compare with says of itself; where it says nothing,
+// or where there is none, the newest is taken.
+func (c tokensCmd) engine(ctx context.Context) library.Engine {
+	if c.Against == "" {
+		return library.Engine{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	info, err := doctor.Look(ctx, engine.Config{URL: strings.TrimRight(c.Against, "/"), Events: "off", Poll: 200 * time.Millisecond})
+	if err != nil {
+		return library.Engine{}
+	}
+	return library.Engine{Kind: info.Kind, Version: info.Version}
 }
 
 // maxLine bounds one request of a file with many.

@@ -35,14 +35,25 @@ type Config struct {
 	Now func() time.Time
 	// HarmonyDate pins the date of gpt-oss prompts (VLLM_SYSTEM_START_DATE, 2006-01-02); "" is today.
 	HarmonyDate string
-	// HarmonyRecipientLast is the form of tool results of oss-harmony 0.0.10 and later, which vLLM
-	// 0.32 brings: the recipient stands behind the channel. openai-harmony 0.0.8 puts it before.
-	HarmonyRecipientLast bool
+	// Harmony is the library with which the engine renders gpt-oss.
+	Harmony HarmonyLibrary
 	// TekkenVersion is the version in tekken.json: 3, 7, 11 or 13. For KindTekken.
 	TekkenVersion int
 	// Limits bounds templates; the zero value is jinja.DefaultLimits.
 	Limits jinja.Limits
 }
+
+// A HarmonyLibrary is what an engine renders gpt-oss with.
+type HarmonyLibrary uint8
+
+const (
+	// OSSHarmony is oss-harmony, 0.0.11 looked at, which vLLM needs since 0.31.0: the recipient of a
+	// tool's result stands behind the channel, and exponents have their sign (1e+16).
+	OSSHarmony HarmonyLibrary = iota
+	// OpenAIHarmony is openai-harmony, 0.0.8 looked at, of vLLM before 0.31: the recipient stands
+	// before the channel, and only negative exponents have a sign (1e16).
+	OpenAIHarmony
+)
 
 // Part is a stretch of a prompt that is encoded on its own.
 type Part struct {
@@ -150,6 +161,9 @@ func (r *Renderer) ChatIn(buf *Buffer, body []byte) (Prompt, error) {
 	defer req.release()
 	req.json.ReuseTexts = true // the prompt is in buf
 	err := req.parse(body)
+	if err == errCustomCall && r.cfg.Kind == KindHarmony { // rendered, but not by the library alone
+		return Prompt{}, remote("a tool call of type custom")
+	}
 	if err != nil {
 		return Prompt{}, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // The files in testdata were made by running the reference on random input of ours:
 // requests.jsonl.gz with the request models and parse_chat_messages of vLLM 0.32.0, deepseek_v4 with its
-// encoder, harmony_tools with openai-harmony 0.0.8, tekken_versions with mistral-common 1.13.1. They
+// encoder, harmony_tools with openai-harmony 0.0.8, harmony_tools_oss with oss-harmony 0.0.11, tekken_versions with mistral-common 1.13.1. They
 // need nothing but this folder.
 func testdata(t testing.TB, name string, f func(d *jinja.Dict)) {
 	t.Helper()
@@ -86,9 +86,16 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestHarmonyTools writes random JSON schemas as gpt-oss reads them.
+// TestHarmonyTools writes random JSON schemas as gpt-oss reads them, by either library: numbers of any
+// size, lines that end in \r among them.
 func TestHarmonyTools(t *testing.T) {
-	testdata(t, "harmony_tools.jsonl.gz", func(d *jinja.Dict) {
+	for lib, name := range map[HarmonyLibrary]string{OSSHarmony: "harmony_tools_oss.jsonl.gz", OpenAIHarmony: "harmony_tools.jsonl.gz"} {
+		testHarmonyTools(t, lib, name)
+	}
+}
+
+func testHarmonyTools(t *testing.T, lib HarmonyLibrary, name string) {
+	testdata(t, name, func(d *jinja.Dict) {
 		want, _ := d.Get("out").AsString()
 		want = strings.TrimSuffix(strings.TrimPrefix(want, "<|start|>developer<|message|>"), "<|end|>")
 		list, _ := d.Get("tools").AsList()
@@ -98,7 +105,7 @@ func TestHarmonyTools(t *testing.T) {
 			tool.Set("function", f)
 			tools = append(tools, jinja.DictOf(tool))
 		}
-		if got := harmonyTools(tools); got != want {
+		if got := harmonyTools(tools, lib); got != want {
 			t.Errorf("for %s\n got %q\nwant %q", asJSON(d.Get("tools")), got, want)
 		}
 	})
@@ -370,4 +377,22 @@ func FuzzChat(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A tool call of type custom is refused by parse_chat_messages, which vLLM doesn't run for gpt-oss
+// (online_renderer, _make_request_with_harmony, vLLM 0.32): there the engine renders something.
+func TestCustomToolCall(t *testing.T) {
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"x"}}]}]}`)
+	for kind, remote := range map[Kind]bool{KindHarmony: true, KindDeepSeekV4: false, KindTekken: false} {
+		r, err := New(Config{Kind: kind, TekkenVersion: 11, Now: func() time.Time { return frozen }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Chat(body)
+		var needs *NeedsRemote
+		var refused *Refused
+		if errors.As(err, &needs) != remote || errors.As(err, &refused) == remote {
+			t.Errorf("%s: %v; left to the engine: want %v", kind, err, remote)
+		}
+	}
 }

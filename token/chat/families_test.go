@@ -232,16 +232,42 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestHarmony renders every case of gpt-oss in code.
-func TestHarmony(t *testing.T) { codeFamily(t, "gptoss_harmony", KindHarmony) }
+// TestHarmony renders every case of gpt-oss in code, as vLLM before 0.31 does.
+func TestHarmony(t *testing.T) {
+	codeFamily(t, "gptoss_harmony", Config{Kind: KindHarmony, Harmony: OpenAIHarmony})
+}
+
+// TestOSSHarmony does so as vLLM 0.31 and later do, which is the default. The cases were made with
+// oss-harmony 0.0.11 and are here, so that they are always checked.
+func TestOSSHarmony(t *testing.T) {
+	r, err := New(Config{Kind: KindHarmony, Now: func() time.Time { return frozen }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact, tools := 0, 0
+	cases := golden(t, "testdata", "../gptoss_oss_harmony")
+	for _, c := range cases {
+		if checkCase(t, r, c) {
+			exact++
+		}
+		if strings.Contains(c.rendered, "<|channel|>commentary to=assistant<|message|>") {
+			tools++
+		}
+	}
+	if exact < 60 || tools < 10 {
+		t.Errorf("%d cases are exact, %d have a tool's result: want at least 60 and 10", exact, tools)
+	}
+	checkIDs(t, r, "gptoss_harmony", cases)
+}
 
 // TestTekken does so for Mistral's, TestDeepSeekV4 for DeepSeek's.
-func TestTekken(t *testing.T)     { codeFamily(t, "mistral_tekken", KindTekken) }
-func TestDeepSeekV4(t *testing.T) { codeFamily(t, "deepseek_v4", KindDeepSeekV4) }
+func TestTekken(t *testing.T)     { codeFamily(t, "mistral_tekken", Config{Kind: KindTekken}) }
+func TestDeepSeekV4(t *testing.T) { codeFamily(t, "deepseek_v4", Config{Kind: KindDeepSeekV4}) }
 
-func codeFamily(t *testing.T, family string, kind Kind) {
+func codeFamily(t *testing.T, family string, cfg Config) {
 	dir := fixtures(t)
-	r, err := New(Config{Kind: kind, TekkenVersion: 3, Now: func() time.Time { return frozen }})
+	cfg.TekkenVersion, cfg.Now = 3, func() time.Time { return frozen }
+	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

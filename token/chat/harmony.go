@@ -18,7 +18,7 @@ type harmonyMessage struct {
 }
 
 // harmony renders a request as vLLM does for gpt-oss: whatever the repository's template says, in code
-// (entrypoints/openai/parser/harmony_utils.py and the openai-harmony library).
+// (entrypoints/openai/parser/harmony_utils.py and the harmony library, see HarmonyLibrary).
 func (r *Renderer) harmony(req *request, p *Prompt, buf *Buffer) error {
 	p.AddSpecialTokens, p.Truncate = false, Truncation{} // the ids go to the engine as they are
 	switch req.effort {
@@ -45,7 +45,7 @@ func (r *Renderer) harmony(req *request, p *Prompt, buf *Buffer) error {
 			if hasInstructions {
 				text += "\n\n"
 			}
-			text += harmonyTools(tools)
+			text += harmonyTools(tools, r.cfg.Harmony)
 		}
 		list = append(list, harmonyMessage{author: "developer", contents: []string{text}})
 	}
@@ -198,7 +198,7 @@ func (r *Renderer) writeHarmony(p *Prompt, buf *Buffer, list []harmonyMessage) {
 			w.plain(m.author)
 		case m.assistant: // vLLM writes the header of a tool call anew, as one text
 			w.plain(m.author + " to=" + m.recipient)
-		case r.cfg.HarmonyRecipientLast:
+		case r.cfg.Harmony == OSSHarmony:
 			w.plain(m.author)
 		default:
 			w.plain(m.author)
@@ -209,7 +209,7 @@ func (r *Renderer) writeHarmony(p *Prompt, buf *Buffer, list []harmonyMessage) {
 			switch {
 			case m.json && m.assistant:
 				w.plain(m.channel + " json")
-			case m.recipient != "" && !m.assistant && r.cfg.HarmonyRecipientLast:
+			case m.recipient != "" && !m.assistant && r.cfg.Harmony == OSSHarmony:
 				w.plain(m.channel)
 				w.plain(" to=" + m.recipient)
 			default:

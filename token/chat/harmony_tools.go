@@ -9,19 +9,19 @@ import (
 )
 
 // harmonyTools writes tools as the TypeScript-like declarations that gpt-oss reads. The form was
-// worked out from what the openai-harmony library 0.0.8 prints.
-func harmonyTools(tools []jinja.Value) string {
-	var b strings.Builder
+// worked out from what openai-harmony 0.0.8 and oss-harmony 0.0.11 print.
+func harmonyTools(tools []jinja.Value, lib HarmonyLibrary) string {
+	b := schemaWriter{lib: lib}
 	b.WriteString("# Tools\n\n## functions\n\nnamespace functions {\n\n")
 	for _, v := range tools {
 		t, _ := v.AsDict()
 		f, _ := t.Get("function").AsDict()
 		name, _ := f.Get("name").AsString()
 		desc, _ := f.Get("description").AsString()
-		comment(&b, desc)
+		b.comment(desc)
 		b.WriteString("type " + name + " = (")
 		if params := f.Get("parameters"); !params.IsNone() {
-			b.WriteString("_: " + typeScript(params, ""))
+			b.WriteString("_: " + b.typeScript(params, ""))
 		}
 		b.WriteString(") => any;\n\n")
 	}
@@ -29,17 +29,27 @@ func harmonyTools(tools []jinja.Value) string {
 	return b.String()
 }
 
-// comment writes each line of text behind "// ". Lines end with \n or \r\n.
-func comment(b *strings.Builder, text string) {
+// A schemaWriter writes what the library of the engine would.
+type schemaWriter struct {
+	strings.Builder
+	lib HarmonyLibrary
+}
+
+// comment writes each line of text behind "// ". Lines end with \n or \r\n; a \r at the end of the
+// text is part of its last line (Rust's str::lines).
+func (b *schemaWriter) comment(text string) {
 	for text != "" {
-		line, rest, _ := strings.Cut(text, "\n")
-		b.WriteString("// " + strings.TrimSuffix(line, "\r") + "\n")
+		line, rest, ended := strings.Cut(text, "\n")
+		if ended {
+			line = strings.TrimSuffix(line, "\r")
+		}
+		b.WriteString("// " + line + "\n")
 		text = rest
 	}
 }
 
 // note writes a schema's description; unlike a tool's it is not taken apart into lines.
-func note(b *strings.Builder, indent, text string) { b.WriteString(indent + "// " + text + "\n") }
+func (b *schemaWriter) note(indent, text string) { b.WriteString(indent + "// " + text + "\n") }
 
 func schemaString(d *jinja.Dict, key string) (string, bool) { return d.Get(key).AsString() }
 
@@ -50,7 +60,7 @@ func hasEnum(d *jinja.Dict) bool {
 }
 
 // defaultText is "default: x" for a schema that has one.
-func defaultText(d *jinja.Dict) (string, bool) {
+func (w *schemaWriter) defaultText(d *jinja.Dict) (string, bool) {
 	v := d.Get("default")
 	if v.IsMissing() {
 		return "", false
@@ -61,7 +71,7 @@ func defaultText(d *jinja.Dict) (string, bool) {
 		}
 		return "default: \"" + s + "\"", true
 	}
-	return "default: " + string(compactJSON(nil, v)), true
+	return "default: " + string(w.lib.compactJSON(nil, v)), true
 }
 
 // nullable marks a type as one that may be null.
@@ -73,13 +83,13 @@ func nullable(d *jinja.Dict, typ string) string {
 }
 
 // typeScript writes the type of a JSON schema; indent is that of its closing brace.
-func typeScript(v jinja.Value, indent string) string {
+func (w *schemaWriter) typeScript(v jinja.Value, indent string) string {
 	d, ok := v.AsDict()
 	if !ok {
 		return "any"
 	}
 	if variants, ok := d.Get("oneOf").AsList(); ok {
-		return oneOf(variants, indent)
+		return w.oneOf(variants, indent)
 	}
 	if types, ok := d.Get("type").AsList(); ok {
 		var names []string
@@ -98,7 +108,7 @@ func typeScript(v jinja.Value, indent string) string {
 	kind, _ := schemaString(d, "type")
 	switch kind {
 	case "object":
-		return objectType(d, indent)
+		return w.objectType(d, indent)
 	case "string":
 		values, _ := d.Get("enum").AsList()
 		var names []string
@@ -117,7 +127,7 @@ func typeScript(v jinja.Value, indent string) string {
 		return "boolean"
 	case "array":
 		if items := d.Get("items"); !items.IsMissing() {
-			return typeScript(items, indent) + "[]"
+			return w.typeScript(items, indent) + "[]"
 		}
 		return "Array<any>"
 	}
@@ -125,21 +135,21 @@ func typeScript(v jinja.Value, indent string) string {
 }
 
 // oneOf writes the variants of a type that is not a property's.
-func oneOf(variants []jinja.Value, indent string) string {
-	var b strings.Builder
+func (w *schemaWriter) oneOf(variants []jinja.Value, indent string) string {
+	b := schemaWriter{lib: w.lib}
 	for _, v := range variants {
 		d, _ := v.AsDict()
 		if d == nil {
 			d = jinja.NewDict(0)
 		}
-		b.WriteString("\n" + indent + " | " + nullable(d, typeScript(v, indent+"   ")))
+		b.WriteString("\n" + indent + " | " + nullable(d, b.typeScript(v, indent+"   ")))
 		var notes []string
 		if s, ok := schemaString(d, "description"); ok {
 			notes = append(notes, s)
 		}
 		if s, ok := schemaString(d, "default"); ok { // quoted, an enum or not
 			notes = append(notes, "default: \""+s+"\"")
-		} else if s, ok := defaultText(d); ok {
+		} else if s, ok := b.defaultText(d); ok {
 			notes = append(notes, s)
 		}
 		if len(notes) > 0 {
@@ -149,10 +159,10 @@ func oneOf(variants []jinja.Value, indent string) string {
 	return b.String()
 }
 
-func objectType(d *jinja.Dict, indent string) string {
-	var b strings.Builder
+func (w *schemaWriter) objectType(d *jinja.Dict, indent string) string {
+	b := schemaWriter{lib: w.lib}
 	if desc, ok := schemaString(d, "description"); ok {
-		note(&b, indent, desc)
+		b.note(indent, desc)
 	}
 	b.WriteString("{\n")
 	required := map[string]bool{}
@@ -168,14 +178,14 @@ func objectType(d *jinja.Dict, indent string) string {
 		if !required[key] {
 			key += "?"
 		}
-		property(&b, indent, key, v)
+		b.property(indent, key, v)
 	}
 	b.WriteString(indent + "}")
 	return b.String()
 }
 
 // property writes one property with the comments above and behind it.
-func property(b *strings.Builder, indent, key string, v jinja.Value) {
+func (b *schemaWriter) property(indent, key string, v jinja.Value) {
 	d, ok := v.AsDict()
 	if !ok {
 		d = jinja.NewDict(0)
@@ -186,7 +196,7 @@ func property(b *strings.Builder, indent, key string, v jinja.Value) {
 	variants, isOneOf := d.Get("oneOf").AsList()
 	desc, hasDesc := schemaString(d, "description")
 	if d.Get("oneOf").IsMissing() && hasDesc {
-		note(b, indent, desc)
+		b.note(indent, desc)
 	}
 	if examples, _ := d.Get("examples").AsList(); len(examples) > 0 {
 		b.WriteString(indent + "// Examples:\n")
@@ -197,11 +207,11 @@ func property(b *strings.Builder, indent, key string, v jinja.Value) {
 		}
 	}
 	if isOneOf {
-		oneOfProperty(b, indent, key, d, variants)
+		b.oneOfProperty(indent, key, d, variants)
 		return
 	}
-	b.WriteString(indent + key + ": " + nullable(d, typeScript(v, indent+"    ")) + ",")
-	if s, ok := defaultText(d); ok && d.Get("oneOf").IsMissing() {
+	b.WriteString(indent + key + ": " + nullable(d, b.typeScript(v, indent+"    ")) + ",")
+	if s, ok := b.defaultText(d); ok && d.Get("oneOf").IsMissing() {
 		b.WriteString(" // " + s)
 	}
 	b.WriteString("\n")
@@ -209,7 +219,7 @@ func property(b *strings.Builder, indent, key string, v jinja.Value) {
 
 // oneOfProperty writes the variants of a property, one a line. A description that the property shares
 // with its first variant stands at the variant.
-func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, variants []jinja.Value) {
+func (b *schemaWriter) oneOfProperty(indent, key string, d *jinja.Dict, variants []jinja.Value) {
 	desc, hasDesc := schemaString(d, "description")
 	above := false
 	if hasDesc {
@@ -221,11 +231,11 @@ func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, varian
 			}
 		}
 		if !shared {
-			note(b, indent, desc)
+			b.note(indent, desc)
 			above = true
 		}
 	}
-	if s, ok := defaultText(d); ok {
+	if s, ok := b.defaultText(d); ok {
 		b.WriteString(indent + "// " + s + "\n")
 	}
 	b.WriteString(indent + key + ":\n")
@@ -234,12 +244,12 @@ func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, varian
 		if !ok {
 			vd = jinja.NewDict(0)
 		}
-		b.WriteString(indent + " | " + nullable(vd, typeScript(v, indent+"   ")))
+		b.WriteString(indent + " | " + nullable(vd, b.typeScript(v, indent+"   ")))
 		var notes []string
 		if s, ok := schemaString(vd, "description"); ok && !(i == 0 && above) && !(hasDesc && s == desc) {
 			notes = append(notes, s)
 		}
-		if s, ok := defaultText(vd); ok {
+		if s, ok := b.defaultText(vd); ok {
 			notes = append(notes, s)
 		}
 		if len(notes) > 0 {
@@ -252,7 +262,7 @@ func oneOfProperty(b *strings.Builder, indent, key string, d *jinja.Dict, varian
 
 // compactJSON prints a value as Rust's serde_json does: no blanks, 1e-6 for 1e-06, integers beyond 64
 // bits as floats.
-func compactJSON(dst []byte, v jinja.Value) []byte {
+func (lib HarmonyLibrary) compactJSON(dst []byte, v jinja.Value) []byte {
 	switch v.Kind() {
 	case jinja.KindList:
 		list, _ := v.AsList()
@@ -261,7 +271,7 @@ func compactJSON(dst []byte, v jinja.Value) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = compactJSON(dst, x)
+			dst = lib.compactJSON(dst, x)
 		}
 		return append(dst, ']')
 	case jinja.KindDict:
@@ -273,18 +283,17 @@ func compactJSON(dst []byte, v jinja.Value) []byte {
 			}
 			k, x := d.At(i)
 			dst, _ = jinja.AppendJSON(dst, jinja.Str(k))
-			dst = compactJSON(append(dst, ':'), x)
+			dst = lib.compactJSON(append(dst, ':'), x)
 		}
 		return append(dst, '}')
 	case jinja.KindFloat:
-		f, _ := v.AsFloat()
-		return rustFloat(dst, f)
+		text, _ := jinja.AppendJSON(nil, v)
+		return lib.rustFloat(dst, serdeFloat(text))
 	case jinja.KindInt:
 		text, _ := jinja.AppendJSON(nil, v)
 		if _, small := v.AsInt(); !small {
 			if _, err := strconv.ParseUint(string(text), 10, 64); err != nil {
-				f, _ := strconv.ParseFloat(string(text), 64)
-				return rustFloat(dst, f)
+				return lib.rustFloat(dst, serdeFloat(text))
 			}
 		}
 		return append(dst, text...)
@@ -293,8 +302,62 @@ func compactJSON(dst []byte, v jinja.Value) []byte {
 	return dst
 }
 
+// serdeFloat reads a JSON number as Rust's serde_json does without its feature float_roundtrip: the
+// digits as one integer, as far as they fit 64 bits, times or over a power of ten, each rounded. So
+// 1.5e-300 is 15/1e301, which is 1.4999999999999998e-300. Seen in what both libraries print.
+func serdeFloat(text []byte) float64 {
+	var digits uint64
+	exp, full, point := 0, false, false
+	i := 0
+	negative := len(text) > 0 && text[0] == '-'
+	if negative {
+		i++
+	}
+	for ; i < len(text) && text[i] != 'e' && text[i] != 'E'; i++ {
+		c := text[i]
+		if c == '.' {
+			point = true
+			continue
+		}
+		d := uint64(c - '0')
+		if full = full || digits > (math.MaxUint64-d)/10; full {
+			if !point {
+				exp++ // what no longer fits counts as zeros
+			}
+			continue
+		}
+		digits = 10*digits + d
+		if point {
+			exp--
+		}
+	}
+	if i < len(text) {
+		n, _ := strconv.Atoi(string(text[i+1:]))
+		exp += n
+	}
+	f := float64(digits)
+	for ; exp < -308 && f != 0; exp += 308 {
+		f /= 1e308
+	}
+	if exp < 0 {
+		f /= pow10(-exp)
+	} else {
+		f *= pow10(exp)
+	}
+	if negative {
+		return -f
+	}
+	return f
+}
+
+// pow10 is the nearest float to a power of ten.
+func pow10(n int) float64 {
+	f, _ := strconv.ParseFloat("1e"+strconv.Itoa(n), 64)
+	return f
+}
+
 // rustFloat is the shortest form that reads back: plain between 1e-5 and 1e16.
-func rustFloat(dst []byte, f float64) []byte {
+func (lib HarmonyLibrary) rustFloat(dst []byte, f float64) []byte {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return append(dst, "null"...)
 	}
@@ -307,5 +370,9 @@ func rustFloat(dst []byte, f float64) []byte {
 	}
 	mant, exp, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
 	n, _ := strconv.Atoi(exp)
-	return append(dst, mant+"e"+strconv.Itoa(n)...)
+	sign := ""
+	if n > 0 && lib == OSSHarmony {
+		sign = "+"
+	}
+	return append(dst, mant+"e"+sign+strconv.Itoa(n)...)
 }

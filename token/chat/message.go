@@ -127,7 +127,7 @@ func (r *request) readCalls(m *message, v jinja.Value) error {
 		}
 		if kind, _ := c.Get("type").AsString(); kind != "function" {
 			if kind == "custom" {
-				return refuse("parse", "chat completions only support assistant tool_calls of type 'function'.")
+				return errCustomCall
 			}
 			return refuse("request", "a tool call is not of type function")
 		}
@@ -146,6 +146,9 @@ func (r *request) readCalls(m *message, v jinja.Value) error {
 	}
 	return nil
 }
+
+// errCustomCall is what parse_chat_messages says (vLLM 0.32, chat_utils.py). gpt-oss doesn't come there.
+var errCustomCall = refuse("parse", "chat completions only support assistant tool_calls of type 'function'.")
 
 // callInOrder gives a tool call with the keys of the typed dict first, in its order.
 func (r *request) callInOrder(c, f *jinja.Dict) jinja.Value {

@@ -70,3 +70,17 @@ func TestBrokenTexts(t *testing.T) {
 		}
 	}
 }
+
+// ensure_ascii escapes all but space to "~" (json.encoder.ESCAPE_ASCII), so U+007F too.
+func TestASCIIEscapes(t *testing.T) {
+	tpl, err := Compile(`{{ x|tojson(ensure_ascii=True) }} {{ x|tojson }}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := NewDict(1)
+	vars.Set("x", Str("~\x7f\u0080é😀"))
+	got, err := tpl.Render(vars, Env{})
+	if want := `"~\u007f\u0080\u00e9\ud83d\ude00" "~` + "\x7f\u0080é😀" + `"`; err != nil || got != want {
+		t.Errorf("%s, %v\nwant %s", got, err, want)
+	}
+}

@@ -127,14 +127,14 @@ func jsonFloat(f float64) string {
 }
 
 // appendJSONString quotes as json.dumps: only what must be escaped is, and with ascii everything
-// beyond U+007F as \uXXXX pairs.
+// from U+007F on as \uXXXX pairs.
 func appendJSONString(dst []byte, s string, ascii bool) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && (c < utf8.RuneSelf || !ascii) {
+		if c >= ' ' && c != '"' && c != '\\' && (c < 0x7f || !ascii) {
 			i++
 			continue
 		}

@@ -1,4 +1,6 @@
-package router
+// Package doctor asks engines what they are and what they lack for routing by their
+// caches, and says how to mend it.
+package doctor
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 	"kvasir/kv"
 	"kvasir/proxy"
 	"kvasir/token"
+	"kvasir/token/library"
 )
 
 // A Finding is what a look at one engine brought.
@@ -44,7 +47,7 @@ func checkEngine(ctx context.Context, cfg config.Config, e config.Engine) (lines
 	say := func(what, fix, format string, args ...any) {
 		lines = append(lines, Line{What: what, Says: fmt.Sprintf(format, args...), Fix: fix})
 	}
-	info, err := look(ctx, engine.Config{URL: e.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks, Poll: 200 * time.Millisecond})
+	info, err := Look(ctx, engine.Config{URL: e.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks, Poll: 200 * time.Millisecond})
 	if err != nil {
 		return []Line{{What: "health", Says: err.Error(), Bad: true, Fix: "is it running, and is this its address? It may start later: serve takes it in when it answers"}}
 	}
@@ -77,8 +80,8 @@ func checkEngine(ctx context.Context, cfg config.Config, e config.Engine) (lines
 	return append(append(lines, checkTokens(ctx, cfg, e, info)), checkFiles(ctx, cfg, info)...)
 }
 
-// look follows an engine until it has said what it is, or does not answer.
-func look(ctx context.Context, cfg engine.Config) (engine.Info, error) {
+// Look follows an engine until it has said what it is, or does not answer.
+func Look(ctx context.Context, cfg engine.Config) (engine.Info, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	infos, errs := make(chan engine.Info, 1), make(chan error, 1)
 	r, err := engine.New(cfg, engine.Hooks{
@@ -149,7 +152,8 @@ func checkFiles(ctx context.Context, cfg config.Config, info engine.Info) (lines
 		if m.Parent != "" {
 			continue
 		}
-		got, place, err := OpenModel(ctx, cfg.Tokens, m.ID, m.Root, m.MaxLen)
+		got, place, err := library.Open(ctx, cfg.Tokens.Files, cfg.Tokens.Template, library.Engine{Kind: info.Kind, Version: info.Version},
+			library.Name{ID: m.ID, Root: m.Root, MaxLen: m.MaxLen})
 		switch {
 		case err != nil:
 			lines = append(lines, Line{What: "local", Says: "tokens come from the engine: " + strings.ReplaceAll(err.Error(), "\n", "; "),
