@@ -46,8 +46,8 @@ var allowed = map[string][]string{
 	"token/chat":      {"token/jinja"},
 	"token/library":   {"setting", "token", "token/bpe", "token/chat", "token/files", "token/jinja"},
 	"proxy":           {"kv", "sched", "token", "fleet", "setting"},
-	"metrics":         {"kv", "sched", "fleet", "index", "proxy", "token"},
-	"web":             {"kv", "sched", "fleet"},
+	"metrics":         {"kv", "sched", "fleet", "index", "policy/learn", "proxy", "token"},
+	"web":             {"kv", "sched", "fleet", "policy/learn"},
 	"receipt":         {"kv", "sched"},
 	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files", "token/library"},
 	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/library", "proxy", "metrics", "web", "config", "receipt"},
@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"lab/experiments/agree": {"config", "router", "lab/mock", "lab/mockserver", "lab/replay", "lab/sim", "lab/trace"},
 	"lab/eventbench":        {"kv", "engine", "zmtp"},
 
-	"config/reference": {"config", "setting"},
+	"config/reference": {"config", "metrics", "setting"},
 	"docs":             {}, // what the binary carries of them
 
 	// small programs that fetch or generate, run by go run

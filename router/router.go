@@ -219,7 +219,7 @@ func (r *Router) adminHandler() http.Handler {
 	return web.Handler(web.Parts{
 		Fleet: r.table, Sched: r.sched, Policy: r.cfg.Policy.Name, Version: r.version, Now: time.Now, Blocks: r.blocks, Events: r.streamOf, Forget: r.forget,
 		Metrics: metrics.Handler(metrics.Parts{
-			Fleet: r.table, Sched: r.sched, Proxy: r.proxy, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
+			Fleet: r.table, Sched: r.sched, Proxy: r.proxy.Stats, Tokens: r.remote.Stats, Local: r.localStats, Index: r.index.Stats, Version: r.version, Now: time.Now,
 			Blocks: r.blocks, Events: r.streamEvents, Kept: r.keptStats(), Receipts: r.receiptStats(),
 		}),
 	})

@@ -1,5 +1,6 @@
 // Package reference makes docs/configuration.md and docs/kvasir.schema.json from
-// the settings in the source: their tags, and their comments. Only config/gen and
+// the settings in the source, their tags and their comments, and docs/metrics.md from
+// the metrics that are declared. Only config/gen and
 // tests import it.
 package reference
 
@@ -19,6 +20,8 @@ func Generate(root string) (map[string][]byte, error) {
 	}
 	var page bytes.Buffer
 	writePage(&page, list, words)
+	var figures bytes.Buffer
+	writeMetrics(&figures)
 	schema, err := writeSchema(list, words)
-	return map[string][]byte{"docs/configuration.md": page.Bytes(), "docs/kvasir.schema.json": schema}, err
+	return map[string][]byte{"docs/configuration.md": page.Bytes(), "docs/metrics.md": figures.Bytes(), "docs/kvasir.schema.json": schema}, err
 }
