@@ -10,6 +10,7 @@ import (
 
 	"kvasir/fleet"
 	"kvasir/kv"
+	"kvasir/policy/learn"
 	"kvasir/sched"
 )
 
@@ -114,7 +115,35 @@ type Rank struct {
 	Failed    uint64 `json:"failed"`
 	Drift     Drift  `json:"drift"`
 
+	Learned *Learned `json:"learned,omitempty"` // absent where the policy learns nothing
+
 	Events any `json:"events,omitempty"`
+}
+
+// Learned is why a target is thought fast or slow: what the policy has learned of it,
+// as it prices requests with it. Times are in seconds.
+type Learned struct {
+	// Known says that times are measured, or configured. Otherwise the policy counts
+	// tokens, and the times are absent.
+	Known        bool    `json:"known"`
+	PrefillToken float64 `json:"prefill_token_s,omitempty"` // per prompt token that isn't cached
+	Step         float64 `json:"step_s,omitempty"`          // per engine step with prefill in it
+	DecodeStep   float64 `json:"decode_step_s,omitempty"`   // per engine step without
+
+	Prefill Evidence `json:"prefill"`
+	Decode  Evidence `json:"decode"`
+
+	Output float64 `json:"mean_output_tokens"` // of the whole fleet; 0: no answer has ended yet
+}
+
+// Evidence compares one target with the fleet, and says what that rests on.
+type Evidence struct {
+	Ratio   float64  `json:"ratio"`          // 2: takes twice as long as the fleet
+	Clear   bool     `json:"clear"`          // only then is the target priced apart
+	Error   float64  `json:"standard_error"` // of the ratio, as a share of it; 0: can't be told yet
+	Samples int      `json:"samples"`        // of this target
+	Fleet   int      `json:"fleet_samples"`  // of all targets; 0 and known: configured
+	Age     *float64 `json:"age_s"`          // of the latest sample; null: none yet
 }
 
 // A Drift compares predictions with what engines reported, in prompt tokens.
@@ -169,6 +198,26 @@ func (p *Parts) rank(t kv.Target) Rank {
 	}
 	if p.Events != nil {
 		x.Events = p.Events(t)
+	}
+	if l, ok := p.Sched.Learned(t); ok {
+		x.Learned = learned(l, p.Now())
+	}
+	return x
+}
+
+func learned(l learn.Learned, now time.Time) *Learned {
+	x := &Learned{Known: l.Known, Prefill: evidence(l.Prefill, now), Decode: evidence(l.Decode, now), Output: l.Output}
+	if l.Known {
+		x.PrefillToken, x.Step, x.DecodeStep = l.PrefillToken, l.Step, l.DecodeStep
+	}
+	return x
+}
+
+func evidence(e learn.Evidence, now time.Time) Evidence {
+	x := Evidence{Ratio: e.Ratio, Clear: e.Clear, Error: e.Error, Samples: e.Samples, Fleet: e.Fleet}
+	if !e.Last.IsZero() {
+		age := max(0, now.Sub(e.Last).Seconds())
+		x.Age = &age
 	}
 	return x
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"kvasir/kv"
 	"kvasir/ledger"
 	"kvasir/policy"
+	"kvasir/policy/learn"
 	"kvasir/sched"
 )
 
@@ -243,5 +245,35 @@ func TestRoutes(t *testing.T) {
 	defer r.Body.Close()
 	if b, _ := io.ReadAll(r.Body); len(b) != 0 || r.ContentLength <= 0 {
 		t.Errorf("HEAD: %q, length %d", b, r.ContentLength)
+	}
+}
+
+// What the policy has learned of each rank is told with what it rests on; times only
+// once they are times, and nothing by a policy that learns nothing.
+func TestLearned(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := learn.Learned{
+		Known: true, Output: 9,
+		Prefill: learn.Evidence{Ratio: 1.5, Clear: true, Error: .05, Samples: 20, Fleet: 60, Last: now.Add(-90 * time.Second)},
+		Decode:  learn.Evidence{Ratio: 1, Samples: 3, Fleet: 4},
+	}
+	l.PrefillToken, l.Step, l.DecodeStep = 1e-4, .02, .03
+	age := 90.
+	want := Learned{
+		Known: true, PrefillToken: 1e-4, Step: .02, DecodeStep: .03, Output: 9,
+		Prefill: Evidence{Ratio: 1.5, Clear: true, Error: .05, Samples: 20, Fleet: 60, Age: &age}, Decode: Evidence{Ratio: 1, Samples: 3, Fleet: 4},
+	}
+	if got := learned(l, now); !reflect.DeepEqual(*got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	l.Known = false
+	if got := learned(l, now); got.PrefillToken != 0 || got.Step != 0 || got.DecodeStep != 0 || got.Prefill.Ratio != 1.5 {
+		t.Errorf("%+v: times that aren't known", got)
+	}
+	s := newStage(t) // least_load
+	var f Fleet
+	s.do("GET", "/v1/kvasir/fleet", &f)
+	if f.Replicas[0].Ranks[0].Learned != nil {
+		t.Error("least_load has learned something")
 	}
 }

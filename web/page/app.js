@@ -6,6 +6,7 @@ const every = 2000, history = 60; // ms; points of a load line
 const $ = id => document.getElementById(id);
 const seen = new Map();   // target -> {first: decisions when the page opened, load: [...]}
 const open = new Set();   // receipts whose candidates are shown
+const why = new Set();    // targets whose learned speed is shown
 let failed = 0, failedSince = null;
 
 function el(tag, attrs, ...kids) {
@@ -71,23 +72,28 @@ function drawFleet(f) {
   for (const r of f.replicas) {
     (r.ranks && r.ranks.length ? r.ranks : [null]).forEach((k, i) => {
       const name = td('', r.name + (r.ranks && r.ranks.length > 1 ? ' · rank ' + i : ''), r.url === r.name ? null : el('small', {}, r.url));
-      const state = td('why', chip(stateClass[r.state] || 'dim', r.state), ' ', el('span', {class: 'dim'}, ago(r.since)), r.reason ? el('small', {}, r.reason) : null);
-      if (!k) return rows.push(el('tr', {}, name, state, el('td', {colspan: 8, class: 'dim'}, 'no rank known yet')));
+      const state = td('why', chip(stateClass[r.state] || 'dim', r.state), ' ', el('span', {class: 'dim whole'}, ago(r.since)), r.reason ? el('small', {}, r.reason) : null);
+      if (!k) return rows.push(el('tr', {}, name, state, el('td', {colspan: 9, class: 'dim'}, 'no rank known yet')));
       const e = k.engine, d = k.drift, held = (k.held_blocks || {}).gpu || 0;
       const below = Object.entries(k.held_blocks || {}).filter(([t, n]) => t !== 'gpu' && n).map(([t, n]) => num(n) + ' ' + t).join(', ');
-      rows.push(el('tr', {}, name, state,
-        td('why', chip(trustClass[k.trust] || 'dim', k.trust), ' ', el('span', {class: 'dim'}, ago(k.trust_since)), k.trust_reason ? el('small', {}, k.trust_reason) : null),
+      const row = el('tr', k.learned ? {class: 'row', tabindex: 0, 'aria-expanded': why.has(k.target)} : {}, name, state,
+        td('why', chip(trustClass[k.trust] || 'dim', k.trust), ' ', el('span', {class: 'dim whole'}, ago(k.trust_since)), k.trust_reason ? el('small', {}, k.trust_reason) : null),
         td('n', num(k.requests) + (k.prefilling ? ' (' + num(k.prefilling) + ')' : '')),
         td('n', num(k.prefill_tokens)),
         e ? td('', bar(e.kv_usage), el('small', {}, num(e.running) + ' + ' + num(e.waiting) + ', KV ' + pct(e.kv_usage))) : td('dim', '–'),
         td('n', num(held), r.blocks ? el('small', {}, 'of ' + num(r.blocks)) : null, below ? el('small', {}, below) : null),
         td('', bar(share(k)), el('small', {}, num(k.decisions) + (k.failed ? ', ' + num(k.failed) + ' failed' : ''))),
+        speed(k.learned),
         td('n', d.requests_compared ? (d.predicted_tokens ? pct(d.served_tokens / d.predicted_tokens) : num(d.served_tokens) + ' / 0') : '–',
           d.phantom_requests ? el('small', {class: 'bad'}, num(d.phantom_requests) + ' phantom') : null),
-        td('', spark(seen.get(k.target).load, top))));
+        td('', spark(seen.get(k.target).load, top)));
+      rows.push(row);
+      if (!k.learned) return;
+      unfold(row, why, k.target, () => drawFleet(f));
+      if (why.has(k.target)) rows.push(el('tr', {class: 'more'}, el('td', {colspan: 11}, learned(k.learned))));
     });
   }
-  if (!rows.length) rows.push(el('tr', {}, el('td', {colspan: 10, class: 'empty'}, 'No engines configured.')));
+  if (!rows.length) rows.push(el('tr', {}, el('td', {colspan: 11, class: 'empty'}, 'No engines configured.')));
   $('fleet').tBodies[0].replaceChildren(...rows);
 
   const up = f.replicas.filter(r => r.state === 'up').length;
@@ -102,6 +108,44 @@ function drawFleet(f) {
     [num(sum(k => k.decisions)), 'decisions'],
     [predicted ? pct(over / predicted) : '–', 'of predicted tokens were not there'],
   ]);
+}
+
+// unfold makes a click on row, or Enter, add id to set or take it out.
+function unfold(row, set, id, draw) {
+  const flip = () => { set.has(id) ? set.delete(id) : set.add(id); draw(); };
+  row.onclick = flip;
+  row.onkeydown = e => { if (e.key === 'Enter') flip(); };
+}
+
+const times = x => x.toFixed(2) + ' ×';
+const us = s => (s * 1e6).toPrecision(3) + ' µs';
+const within = e => e.standard_error ? ' ± ' + pct(e.standard_error) : '';
+
+// speed is a rank's in short: its ratio where that is clear, and the times.
+function speed(l) {
+  if (!l) return td('dim', '–');
+  if (!l.known) return td('dim whole', 'not known yet', el('small', {}, num(l.prefill.fleet_samples) + ' samples'));
+  const e = l.prefill, cls = !e.clear ? 'dim' : e.ratio > 1 ? 'warn' : 'good';
+  return td('whole', el('span', {class: cls}, e.clear ? times(e.ratio) + ' as long' : 'as the fleet'),
+    el('small', {}, us(l.prefill_token_s) + ' / token'), el('small', {}, ms(1000 * l.decode_step_s) + ' / step'));
+}
+
+// learned says why a rank is thought fast or slow.
+function learned(l) {
+  const say = [];
+  for (const [what, e] of [['prefill', l.prefill], ['decode', l.decode]]) {
+    let verdict = 'as fast as the fleet, as far as can be told';
+    if (e.clear) verdict = e.ratio > 1 ? 'slower than the fleet: requests are priced accordingly' : 'faster than the fleet: requests are priced accordingly';
+    else if (e.samples < 16) verdict = 'too few samples to tell it from the fleet';
+    say.push(el('tr', {}, td('', what), td('n', times(e.ratio) + within(e)), td('n', num(e.samples)), td('n', num(e.fleet_samples)),
+      td('n', e.age_s === null ? '–' : ago(Date.now() - 1000 * e.age_s) + ' ago'), td(e.clear ? 'warn' : 'dim', verdict)));
+  }
+  const head = el('tr', {}, ...['', 'time against the fleet', 'samples of this rank', 'of the fleet', 'latest'].map((t, i) => el('th', {class: i ? 'n' : ''}, t)), el('th', {}, 'so it is thought'));
+  const sums = l.known
+    ? us(l.prefill_token_s) + ' per prompt token that isn\u2019t cached · ' + ms(1000 * l.step_s) + ' per step with prefill · ' + ms(1000 * l.decode_step_s) + ' per decode step'
+    : 'No times are known yet: tokens are counted instead.';
+  return el('div', {}, el('p', {class: 'dim'}, sums + (l.mean_output_tokens ? ' · answers have ' + num(Math.round(l.mean_output_tokens)) + ' tokens on average' : '')),
+    el('table', {}, el('thead', {}, head), el('tbody', {}, ...say)));
 }
 
 function sums(list) {
@@ -122,9 +166,7 @@ function drawDecisions(list) {
       td('n', known ? num(predicted) : '–'), td('n' + (served !== null && served < predicted ? ' warn' : ''), num(served)),
       td('n', cost(d.cost)), td('n', ms(d.first_token_ms)), td('n', ms(d.took_ms)),
       td(outcomeClass[d.outcome] || 'dim', d.outcome));
-    const flip = () => { open.has(d.id) ? open.delete(d.id) : open.add(d.id); drawDecisions(list); };
-    row.onclick = flip;
-    row.onkeydown = e => { if (e.key === 'Enter') flip(); };
+    unfold(row, open, d.id, () => drawDecisions(list));
     rows.push(row);
     if (open.has(d.id)) rows.push(el('tr', {class: 'more'}, el('td', {colspan: 11}, candidates(d))));
   }
