@@ -3,6 +3,7 @@ package reference
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -96,7 +97,7 @@ func TestSchemaIsTheLoader(t *testing.T) {
 		}
 		for _, value := range tries(s) {
 			_, err := loads(file(s, value))
-			ok := err == nil
+			ok := err == nil || ofSeveral(s, err)
 			var doc any
 			if err := json.Unmarshal([]byte(value), &doc); err != nil {
 				t.Fatalf("%s: %s: %v", s.Path, value, err)
@@ -121,6 +122,13 @@ func TestSchemaIsTheLoader(t *testing.T) {
 	if tried < 800 || refused < 300 {
 		t.Errorf("%d values tried, %d refused: too few to say anything", tried, refused)
 	}
+}
+
+// ofSeveral says that err is about how several numbers go together, which a schema
+// can't say: the range of s itself was kept.
+func ofSeveral(s setting.Setting, err error) bool {
+	var e *setting.Error
+	return errors.As(err, &e) && s.Rule.Ranged && e.Want != s.Rule.Accepts(s.Field.Type)
 }
 
 // tries are values in JSON.
