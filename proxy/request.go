@@ -51,6 +51,11 @@ var sessionNames = [...]string{"session_id", "metadata.user_id", "prompt_cache_k
 // it. asObject is false if the document is no object.
 func readFields(body []byte) (f fields, asObject bool, err error) {
 	c := cursor{b: bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))}
+	return c.fields()
+}
+
+// fields is readFields from c on.
+func (c *cursor) fields() (f fields, asObject bool, err error) {
 	if !c.open('{') {
 		c.skip()
 		c.end()
@@ -87,11 +92,11 @@ func readFields(body []byte) (f fields, asObject bool, err error) {
 		case "priority":
 			f.priority = c.saidNumber()
 		case "nvext":
-			f.hint, osl = agentHints(&c)
+			f.hint, osl = agentHints(c)
 		case sessionNames[0]:
 			session[0] = c.text()
 		case "metadata":
-			session[1] = userID(&c)
+			session[1] = userID(c)
 		case sessionNames[2]:
 			session[2] = c.text()
 		case sessionNames[3]:

@@ -22,6 +22,15 @@ type cursor struct {
 	b   []byte
 	i   int
 	err string // "" or what was wrong at i
+
+	work int // bytes looked at and steps made; counted with the tag invariants only
+}
+
+// did counts work: TestHostileBodies holds it against the length.
+func (c *cursor) did(n int) {
+	if invariants {
+		c.work += n
+	}
 }
 
 func (c *cursor) fail(what string) {
@@ -43,7 +52,9 @@ func (c *cursor) Err() error {
 
 // peek skips white space and returns the next byte, 0 at the end.
 func (c *cursor) peek() byte {
+	c.did(1)
 	for c.i < len(c.b) {
+		c.did(1)
 		switch x := c.b[c.i]; x {
 		case ' ', '\n', '\r', '\t':
 			c.i++
@@ -143,6 +154,7 @@ func (c *cursor) text() []byte {
 	for {
 		n := bytes.IndexByte(c.b[c.i:], '"')
 		if n < 0 {
+			c.did(len(c.b) - c.i)
 			c.i = len(c.b)
 			c.fail("string without an end")
 			return nil
@@ -154,6 +166,7 @@ func (c *cursor) text() []byte {
 		for j >= start && c.b[j] == '\\' {
 			j--
 		}
+		c.did(n + 1 + c.i - 2 - j)
 		if (c.i-2-j)%2 == 0 {
 			return c.b[start : c.i-1]
 		}
@@ -271,6 +284,7 @@ func (c *cursor) digits() bool {
 	for c.i < len(c.b) && c.b[c.i] >= '0' && c.b[c.i] <= '9' {
 		c.i++
 	}
+	c.did(c.i - start)
 	return c.i > start
 }
 

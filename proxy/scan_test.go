@@ -68,14 +68,29 @@ func TestReadFieldsRefuses(t *testing.T) {
 	}
 }
 
-// Hostile bodies of a megabyte end at once (and don't overflow a stack):
-// backslashes, quotes, brackets without end. Were the work quadratic, this would
-// run for hours.
+// Hostile bodies of a megabyte and more (backslashes, quotes, brackets without end)
+// overflow no stack, allocate next to nothing and are refused in few words. That the
+// work stays in proportion to the length is counted with the tag invariants.
 func TestHostileBodies(t *testing.T) {
-	for _, unit := range []string{`\\`, `\"`, `"`, `[`, `{"a":`, `,`, ` `, `1`, `"a",`} {
-		readFields([]byte(`{"x":"` + strings.Repeat(unit, 1<<20)))
-		readFields([]byte(`{"x":` + strings.Repeat(unit, 1<<20)))
-		readFields([]byte(strings.Repeat(unit, 1<<20)))
+	for _, unit := range []string{`\\`, `\"`, `"`, `[`, `{"a":`, `,`, ` `, `1`, `"a",`, `\\\"`} {
+		for _, head := range []string{`{"x":"`, `{"x":`, ``} {
+			c := cursor{b: []byte(head + strings.Repeat(unit, 1<<20))}
+			_, isObject, err := c.fields()
+			if head+unit == "1" {
+				if isObject || err != nil {
+					t.Errorf("a long number: %v, %v; want no object and no error", isObject, err)
+				}
+			} else if err == nil || len(err.Error()) > 200 {
+				t.Errorf("%s%s…: %.300v, want a short error", head, unit, err)
+			}
+			if invariants && (c.work == 0 || c.work > 4*len(c.b)) {
+				t.Errorf("%s%s…: %d steps over %d bytes", head, unit, c.work, len(c.b))
+			}
+			c = cursor{b: c.b}
+			if n := testing.AllocsPerRun(1, func() { c.i, c.err = 0, ""; c.fields() }); n > 10 {
+				t.Errorf("%s%s…: %v allocations", head, unit, n)
+			}
+		}
 	}
 }
 
