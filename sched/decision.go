@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +78,8 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 		s.placer.Placed(&sc.req, sc.cands, pick)
 	}
 	s.states.picked(d.Target)
+	s.audit.booked(d)
+	s.check()
 	return hashes
 }
 
@@ -89,6 +92,7 @@ func (s *Scheduler) predict(d *Decision, hashes []kv.Hash) {
 		d.hashes = append([]kv.Hash(nil), hashes...)
 		s.index.Apply(&kv.Event{Kind: kv.Stored, Source: kv.Dispatch, Target: d.Target, Hashes: d.hashes})
 	}
+	s.audit.predicted(d, len(hashes))
 }
 
 // FirstToken says that the first content of the answer has come: the prefill is
@@ -164,6 +168,11 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 		})
 		hashes = nil
 	}
+	s.audit.ended(d)
+	if len(hashes) > 0 {
+		s.audit.leaving()
+	}
+	s.check()
 	s.mu.Unlock()
 	if len(hashes) > 0 {
 		s.unpredict(d.Target, hashes)
@@ -221,6 +230,9 @@ func (s *Scheduler) expirePredictions(now time.Time) {
 	for {
 		s.mu.Lock()
 		x, ok := s.predicted.next(now)
+		if ok {
+			s.audit.leaving()
+		}
 		s.mu.Unlock()
 		if !ok {
 			return
@@ -247,12 +259,12 @@ func (s *Scheduler) confirm(x *prediction, over []kv.Overlap) {
 
 func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
 	s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: t, Hashes: hashes})
+	s.audit.unpredicted(t, len(hashes))
 }
 
 // Tick does what is due at now although no request came: predictions end,
 // bookings whose owner is lost are given up, and what each target holds is
-// counted. It returns how many bookings those
-// were. Call it about once a second.
+// counted. It returns how many bookings it has given up. Call it about once a second.
 func (s *Scheduler) Tick(now time.Time) int {
 	s.expirePredictions(now)
 	for _, r := range s.fleet.Snapshot().Replicas {
@@ -263,6 +275,8 @@ func (s *Scheduler) Tick(now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = s.ledger.Expire(s.expired[:0], now, s.cfg.Silence)
+	s.audit.dropped(func(_ kv.Target, id ledger.ID) bool { return slices.Contains(s.expired, id) })
+	s.check()
 	return len(s.expired)
 }
 
@@ -271,6 +285,8 @@ func (s *Scheduler) Tick(now time.Time) int {
 func (s *Scheduler) Forget(t kv.Target, now time.Time) {
 	s.mu.Lock()
 	s.ledger.Forget(t)
+	s.audit.dropped(func(of kv.Target, _ ledger.ID) bool { return of == t })
+	s.check()
 	if s.forgetter != nil {
 		s.forgetter.Forget(t)
 	}

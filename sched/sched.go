@@ -98,6 +98,7 @@ type Scheduler struct {
 	states   states
 	receipts ring
 	scratch  sync.Pool // of *scratch
+	audit    audit
 }
 
 // Parts are what New joins. All but Hooks are needed.
