@@ -43,6 +43,11 @@ var commands = map[string]func(*script){
 			s.fail("%v", err)
 		}
 	},
+	"release": func(s *script) {
+		t := s.target(0)
+		delete(s.names, t)
+		s.fleet.Release(t)
+	},
 	"store": func(s *script) { s.announce(kv.Stored) },
 	"evict": func(s *script) { s.announce(kv.Removed) },
 	"trust": func(s *script) {
@@ -155,7 +160,7 @@ var commands = map[string]func(*script){
 	},
 	"spy": func(s *script) {
 		*s.spy = spy{
-			script: s, quiet: s.has("quiet"), pick: s.str("pick", ""), outside: s.has("outside"), branch: s.str("branch", ""),
+			script: s, quiet: s.has("quiet"), pick: s.str("pick", ""), outside: s.str("outside", ""), branch: s.str("branch", ""),
 			uncached: s.num("uncached", 0), prefill: s.duration("prefill", 0), shed: s.duration("shed", 0), tag: uint64(s.num("tag", 0)),
 			cost: map[string]float64{},
 		}

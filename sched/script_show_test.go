@@ -27,6 +27,9 @@ func (s *script) receipt(r *sched.Receipt) {
 	s.say("%s", head)
 	terms, _ := s.Costs()
 	for _, c := range r.Candidates[:r.NumKept] {
+		if host, _, _ := strings.Cut(s.names[c.Target], "/"); c.Replica != host+":80" {
+			s.t.Errorf("%s: the receipt calls %s %q", s.d.Pos, s.names[c.Target], c.Replica)
+		}
 		line := fmt.Sprintf("%s cost=%.4g", s.names[c.Target], c.Cost)
 		if len(terms) > 0 {
 			var parts []string

@@ -31,7 +31,7 @@ import (
 //	                                step=D and decode-step=D, a step and a token of an answer, and learn nothing
 //	replica A [models=(m)] [block=16] [blocks=N] [max-batch=N] [ranks=N] [state=up]
 //	change A ...                    likewise, what is named only
-//	remove A                        from the fleet; its target's number stays taken
+//	remove A                        from the fleet; its target's number stays taken until: release A
 //	store A [tokens=(x:160)] [tier=host]   the engine announces the full blocks of x
 //	evict A [tokens=(x:160)]        the engine has dropped its last block
 //	trust A LEVEL [why=..]          how far its events can be believed

@@ -16,7 +16,7 @@ type spy struct {
 	script   *script
 	quiet    bool   // say nothing
 	pick     string // else the first candidate
-	outside  bool   // pick what is no candidate
+	outside  string // "above", "below": pick what is no candidate
 	cost     map[string]float64
 	branch   string
 	uncached int
@@ -33,8 +33,11 @@ func (p *spy) Pick(r *policy.Request, cands []policy.Candidate) int {
 			s.say("  %s", s.show(cands[i]))
 		}
 	}
-	if p.outside {
+	switch p.outside {
+	case "above":
 		return len(cands)
+	case "below":
+		return -1
 	}
 	picked := 0
 	for i := range cands {
