@@ -135,7 +135,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.prepare()
-				cl, err := c.build(arms[0], 1)
+				cl, err := c.build(arms[0], 1, false)
 				if err != nil {
 					t.Fatal(err)
 				}

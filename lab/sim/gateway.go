@@ -28,6 +28,7 @@ type gateways struct {
 	hints   Hints
 	dice    *rand.Rand // of faults, so that ties are the same with and without them
 	doubt   *rand.Rand // of hints, likewise
+	follow  *follower  // nil: requests go where the policy says
 	next    int
 	engine  bool // the policy reads the engines' own figures
 	lastGauge,
@@ -43,15 +44,24 @@ type news struct {
 	at   float64
 }
 
-func newGateways(c *cluster, p policy.Config, f Faults, h Hints, seed uint64, intn func(int) int) (*gateways, error) {
+func newGateways(c *cluster, p policy.Config, f Faults, h Hints, follow bool, ended func(*sched.Receipt), seed uint64, intn func(int) int) (*gateways, error) {
 	g := &gateways{cluster: c, faults: f, hints: h, dice: rand.New(rand.NewPCG(seed, 1)), doubt: rand.New(rand.NewPCG(seed, 3)), engine: policy.Needs(p).Engine}
 	n := max(1, f.Routers)
 	g.sent = make([][]float64, n)
 	g.news = make([][]news, n)
 	for range n {
-		k, err := newCore(p, c.engines, c.source, c.config.BlockSize, intn)
+		hooks := sched.Hooks{Ended: ended}
+		if follow {
+			g.follow = &follower{cost: map[kv.Target]float64{}}
+			hooks.Decided = g.follow.decided
+		}
+		k, err := newCore(p, c.engines, c.source, c.config.BlockSize, intn, hooks)
 		if err != nil {
 			return nil, err
+		}
+		if follow {
+			terms, _ := k.sched.Costs()
+			g.follow.priced = len(terms) > 0
 		}
 		k.told = h.MaxOutput
 		g.all = append(g.all, k)
@@ -74,6 +84,9 @@ func (g *gateways) route(q *request, now float64) (int, error) {
 		q.nextTurn = g.hints.say(q.think, g.doubt)
 	}
 	d, err := k.decide(q, now, nil)
+	if err == nil && g.follow != nil {
+		d, err = g.follow.place(k, q, d, now)
+	}
 	if err != nil {
 		var none *sched.UnavailableError
 		if errors.As(err, &none) {
@@ -257,10 +270,14 @@ const seed = kv.Seed(1)
 // at turns virtual seconds into the time that the core is given.
 func at(now float64) time.Time { return time.Unix(0, int64(now*1e9+.5)) }
 
-func newCore(p policy.Config, engines []*mock.Engine, src source, size int, intn func(int) int) (*core, error) {
+func newCore(p policy.Config, engines []*mock.Engine, src source, size int, intn func(int) int, hooks sched.Hooks) (*core, error) {
 	pol, err := policy.New(p, intn)
 	if err != nil {
 		return nil, err
+	}
+	keep := -1
+	if hooks.Ended != nil {
+		keep = 1 << 12 // they wait there for their requests' ends
 	}
 	need := policy.Needs(p)
 	var shared *names
@@ -268,9 +285,9 @@ func newCore(p policy.Config, engines []*mock.Engine, src source, size int, intn
 		shared = s.names()
 	}
 	c := &core{table: new(fleet.Table), index: index.New(index.Config{Seed: seed}), names: newNames(size, shared), size: size, reads: need.Text}
-	c.sched = sched.New(sched.Config{Receipts: -1}, sched.Parts{
+	c.sched = sched.New(sched.Config{Receipts: keep}, sched.Parts{
 		Fleet: c.table, Index: c.index, Seed: seed, Policy: pol, Name: p.Name,
-		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
+		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}), Hooks: hooks,
 	})
 	for i, e := range engines {
 		if err := c.join(i, e, 0); err != nil {
@@ -326,6 +343,7 @@ func (c *core) decide(q *request, now float64, only *kv.Target) (*sched.Decision
 	r := sched.Request{
 		Model: modelName, Prompt: kv.Prompt{Tokens: q.Prompt, Chains: c.chain[:]},
 		Source: "trace", Session: strconv.FormatUint(q.session, 10), Only: only, NextTurn: q.nextTurn,
+		MaxOutput: q.said.maxOutput, Output: q.said.expected, Priority: q.said.priority,
 	}
 	if c.told {
 		r.MaxOutput = q.Output

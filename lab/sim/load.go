@@ -20,10 +20,11 @@ import (
 
 // An Input says which file to play and how.
 type Input struct {
-	File   string  // a trace, a cell, a receipt log, rl_rollouts.json; plain or gzip
-	Starts string  // closed loop: file of start times (claude_code_starts.json); "" makes them
-	Speed  float64 // open loop: factor on the rate; 0: 1
-	Limit  int     // open loop: first requests only; closed loop: requests issued; 0: all, or 50 per user
+	File   string   // a trace, a cell, a receipt log, rl_rollouts.json; plain or gzip
+	More   []string // further files of the same receipt log
+	Starts string   // closed loop: file of start times (claude_code_starts.json); "" makes them
+	Speed  float64  // open loop: factor on the rate; 0: 1
+	Limit  int      // open loop: first requests only; closed loop: requests issued; 0: all, or 50 per user
 	// Ticks says what to do with rows of a Mooncake trace that share a timestamp:
 	// "spread" them evenly over the tick, "keep" them together, or "" decide by
 	// how many there are (docs/mock.md, "Workloads").
@@ -70,12 +71,37 @@ func Load(in Input) (*Workload, Loaded, error) {
 	if err != nil {
 		return nil, told, err
 	}
+	if r.Format() == trace.Receipts {
+		w, told, err := recordedWorkload(append([]string{in.File}, in.More...), in)
+		if err == nil && in.NoReuse {
+			w.unshare()
+		}
+		return w, told, err
+	}
+	if len(in.More) > 0 {
+		return nil, told, fmt.Errorf("%s and %s: only receipt logs can be played together", in.File, in.More[0])
+	}
 	w, err := read(r, in)
 	told.Skipped, told.FirstBad = r.Skipped()
 	if err != nil {
 		return nil, told, err
 	}
 	return w, told, nil
+}
+
+// unshare makes every block unique.
+func (w *Workload) unshare() {
+	w.name += " no reuse"
+	w.recorded = nil // nothing that was decided can be compared
+	fresh := kv.Hash(0)
+	for i := range w.open {
+		b := make([]kv.Hash, len(w.open[i].blocks))
+		for k := range b {
+			b[k] = fresh
+			fresh++
+		}
+		w.open[i].blocks = b
+	}
 }
 
 func read(r *trace.Reader, in Input) (*Workload, error) {
@@ -105,16 +131,7 @@ func read(r *trace.Reader, in Input) (*Workload, error) {
 		return nil, fmt.Errorf("%s: %w", in.File, err)
 	}
 	if in.NoReuse {
-		w.name += " no reuse"
-		fresh := kv.Hash(0)
-		for i := range w.open {
-			b := make([]kv.Hash, len(w.open[i].blocks))
-			for k := range b {
-				b[k] = fresh
-				fresh++
-			}
-			w.open[i].blocks = b
-		}
+		w.unshare()
 	}
 	return w, nil
 }

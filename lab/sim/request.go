@@ -36,6 +36,9 @@ type request struct {
 	first   float64
 	done    float64
 
+	went int // of receipts: where it went
+	said said
+
 	// With the production core:
 	gateway  int
 	decision *sched.Decision

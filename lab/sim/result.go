@@ -54,34 +54,35 @@ type Result struct {
 	Requests int    `json:"requests"` // completed
 	Partial  bool   `json:"partial,omitempty"`
 
-	HitRate    float64 `json:"hit_rate"` // cached prompt tokens of all prompt tokens
-	TTFT       Spread  `json:"ttft_s"`
-	TTFTHit    Spread  `json:"ttft_hit_s"`  // of requests with cached tokens
-	TTFTMiss   Spread  `json:"ttft_miss_s"` // of the others
-	E2E        Spread  `json:"e2e_s"`
-	TPOT       Spread  `json:"tpot_s"`               // mean time per output token after the first, by request
-	DecodeCV   float64 `json:"decode_cv"`            // in bins of 0.5 s, blocks of 16 tokens
-	PrefillCV  float64 `json:"prefill_cv"`           // same, of uncached prompt tokens without a first token
-	WorkCV     float64 `json:"work_cv"`              // of busy seconds over replicas
-	ContextCV  float64 `json:"context_cv"`           // of the engines' context tokens, at every 4th request
-	Stickiness float64 `json:"stickiness"`           // later requests of sessions on the replica of the one before
-	Homing     float64 `json:"homing"`               // later requests of sessions on the replica of the first
-	Makespan   float64 `json:"makespan_s"`           // last completion - first arrival
-	MaxShare   float64 `json:"max_share"`            // of requests, on one replica
-	Busy       float64 `json:"busy"`                 // mean busy time over makespan
-	OutputRate float64 `json:"output_tok_s"`         // output tokens over makespan, all replicas
-	Phantom    float64 `json:"phantom"`              // prompt tokens believed cached there and not found, of all prompt tokens
-	Session    Spread  `json:"session_s"`            // first arrival to last completion, by session
-	SessionP99 float64 `json:"session_p99_linear_s"` // its 99th percentile, interpolated at (n-1)*0.99 as published benchmarks do
-	Failed     int     `json:"failed"`               // requests lost with their engine after their first token
-	Rerouted   int     `json:"rerouted"`             // retried elsewhere after their engine died before it
-	Refused    int     `json:"refused"`              // tries while no replica could take them
-	Shed       int     `json:"shed"`                 // refused by the policy, for good; in no figure above
-	LostEvents int     `json:"lost_batches"`         // batches of cache events that never arrived
-	Preempted  int     `json:"preemptions"`          // by paged engines
-	Share      []int   `json:"share"`                // requests by replica
-	Wall       float64 `json:"wall_s"`               // of the simulation itself, if a clock was given
-	Curves     *Curves `json:"curves,omitempty"`     // if asked for
+	HitRate    float64  `json:"hit_rate"` // cached prompt tokens of all prompt tokens
+	TTFT       Spread   `json:"ttft_s"`
+	TTFTHit    Spread   `json:"ttft_hit_s"`  // of requests with cached tokens
+	TTFTMiss   Spread   `json:"ttft_miss_s"` // of the others
+	E2E        Spread   `json:"e2e_s"`
+	TPOT       Spread   `json:"tpot_s"`               // mean time per output token after the first, by request
+	DecodeCV   float64  `json:"decode_cv"`            // in bins of 0.5 s, blocks of 16 tokens
+	PrefillCV  float64  `json:"prefill_cv"`           // same, of uncached prompt tokens without a first token
+	WorkCV     float64  `json:"work_cv"`              // of busy seconds over replicas
+	ContextCV  float64  `json:"context_cv"`           // of the engines' context tokens, at every 4th request
+	Stickiness float64  `json:"stickiness"`           // later requests of sessions on the replica of the one before
+	Homing     float64  `json:"homing"`               // later requests of sessions on the replica of the first
+	Makespan   float64  `json:"makespan_s"`           // last completion - first arrival
+	MaxShare   float64  `json:"max_share"`            // of requests, on one replica
+	Busy       float64  `json:"busy"`                 // mean busy time over makespan
+	OutputRate float64  `json:"output_tok_s"`         // output tokens over makespan, all replicas
+	Phantom    float64  `json:"phantom"`              // prompt tokens believed cached there and not found, of all prompt tokens
+	Session    Spread   `json:"session_s"`            // first arrival to last completion, by session
+	SessionP99 float64  `json:"session_p99_linear_s"` // its 99th percentile, interpolated at (n-1)*0.99 as published benchmarks do
+	Failed     int      `json:"failed"`               // requests lost with their engine after their first token
+	Rerouted   int      `json:"rerouted"`             // retried elsewhere after their engine died before it
+	Refused    int      `json:"refused"`              // tries while no replica could take them
+	Shed       int      `json:"shed"`                 // refused by the policy, for good; in no figure above
+	LostEvents int      `json:"lost_batches"`         // batches of cache events that never arrived
+	Preempted  int      `json:"preemptions"`          // by paged engines
+	Share      []int    `json:"share"`                // requests by replica
+	Wall       float64  `json:"wall_s"`               // of the simulation itself, if a clock was given
+	Choices    *Choices `json:"choices,omitempty"`    // of a receipt log: how often the policy chooses as recorded
+	Curves     *Curves  `json:"curves,omitempty"`     // if asked for
 }
 
 // Curves are what plots need.

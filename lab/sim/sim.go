@@ -21,6 +21,7 @@ import (
 
 	"kvasir/lab/mock"
 	"kvasir/policy"
+	"kvasir/sched"
 )
 
 // Config says what to simulate. See Validate for the ranges.
@@ -52,6 +53,7 @@ type Config struct {
 	// Progress, if set, is told now and then how far the runs are; calls don't
 	// overlap.
 	Progress func(Progress)
+	ended    func(*sched.Receipt) // for tests: hears each decision's receipt
 	// Curves keeps what the report's plots need.
 	Curves bool
 }
@@ -66,6 +68,8 @@ type Progress struct {
 type Report struct {
 	Version int      `json:"version"`
 	Runs    []Result `json:"runs"`
+	// Recorded is what the workload says of itself, if it is a receipt log.
+	Recorded *Recorded `json:"recorded,omitempty"`
 	// Stopped says that the context ended before the runs did: Runs has what was
 	// known by then, and Result.Partial marks the unfinished ones.
 	Stopped bool `json:"stopped,omitempty"`
@@ -120,13 +124,21 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		seeds = []uint64{1}
 	}
 	type job struct {
-		arm  arm
-		seed uint64
+		arm    arm
+		seed   uint64
+		follow bool
 	}
 	var jobs []job
 	for _, a := range arms {
 		for _, s := range seeds {
-			jobs = append(jobs, job{a, s})
+			jobs = append(jobs, job{a, s, false})
+		}
+	}
+	if c.compares() {
+		for _, j := range jobs {
+			if j.arm.twin == nil {
+				jobs = append(jobs, job{j.arm, j.seed, true})
+			}
 		}
 	}
 	c.Workload.prepare()
@@ -144,7 +156,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		go func() {
 			defer wg.Done()
 			for i := range next {
-				runs[i], errs[i] = c.one(ctx, jobs[i].arm, jobs[i].seed, meter)
+				runs[i], errs[i] = c.one(ctx, jobs[i].arm, jobs[i].seed, jobs[i].follow, meter)
 			}
 		}()
 	}
@@ -163,14 +175,17 @@ feed:
 	}
 	close(next)
 	wg.Wait()
-	r := Report{Version: 1}
+	r := Report{Version: 1, Recorded: c.Workload.recorded}
+	var followed []Result
 	for i := range started {
 		switch {
+		case errs[i] == nil && jobs[i].follow:
+			followed = append(followed, runs[i])
 		case errs[i] == nil:
 			r.Runs = append(r.Runs, runs[i])
 		case errors.Is(errs[i], errStopped):
 			r.Stopped = true
-			if runs[i].Requests > 0 {
+			if runs[i].Requests > 0 && !jobs[i].follow {
 				runs[i].Partial = true
 				r.Runs = append(r.Runs, runs[i])
 			}
@@ -178,17 +193,18 @@ feed:
 			return r, fmt.Errorf("policy %s, seed %d: %w", jobs[i].arm.name, jobs[i].seed, errs[i])
 		}
 	}
+	r.Runs = compared(r.Runs, followed)
 	r.Stopped = r.Stopped || started < len(jobs)
 	return r, nil
 }
 
 // one makes one run.
-func (c *Config) one(ctx context.Context, a arm, seed uint64, meter *meter) (Result, error) {
+func (c *Config) one(ctx context.Context, a arm, seed uint64, follow bool, meter *meter) (Result, error) {
 	var begin time.Time
 	if c.Clock != nil {
 		begin = c.Clock()
 	}
-	cl, err := c.build(a, seed)
+	cl, err := c.build(a, seed, follow)
 	if err != nil {
 		return Result{}, err
 	}
@@ -198,6 +214,9 @@ func (c *Config) one(ctx context.Context, a arm, seed uint64, meter *meter) (Res
 	}
 	err = cl.run()
 	run := cl.result()
+	if g, ok := cl.router.(*gateways); ok && g.follow != nil {
+		run.Choices = &g.follow.Choices
+	}
 	run.Input, run.Policy, run.Replicas, run.Seed = c.Workload.name, a.name, c.Replicas, seed
 	run.Profile, run.KVTokens = c.Profile.Name, cl.profile.KVTokens
 	if c.Clock != nil {
@@ -210,7 +229,7 @@ func (c *Config) one(ctx context.Context, a arm, seed uint64, meter *meter) (Res
 }
 
 // build makes the fleet and the router of one run.
-func (c *Config) build(a arm, seed uint64) (*cluster, error) {
+func (c *Config) build(a arm, seed uint64, follow bool) (*cluster, error) {
 	w := c.Workload
 	profile := c.Profile
 	if c.KVTokens > 0 {
@@ -248,7 +267,7 @@ func (c *Config) build(a arm, seed uint64) (*cluster, error) {
 		cl.router = x
 		return cl, nil
 	}
-	g, err := newGateways(cl, a.config, c.Faults, c.Hints, seed, intn)
+	g, err := newGateways(cl, a.config, c.Faults, c.Hints, follow, c.ended, seed, intn)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func runArm(t *testing.T, w *Workload, name string, replicas int, edit func(c *C
 	if len(c.Seeds) > 0 {
 		s = c.Seeds[0]
 	}
-	cl, err := c.build(arms[0], s)
+	cl, err := c.build(arms[0], s, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ type Workload struct {
 	name string
 	size int // tokens per block
 
-	open  []openArrival // an open loop: fixed arrivals, in order of time
-	speed float64       // factor on their rate
+	recorded *Recorded     // what a receipt log says of itself, nil for others
+	open     []openArrival // an open loop: fixed arrivals, in order of time
+	speed    float64       // factor on their rate
 
 	closed        func(paged bool) source // a closed loop
 	chats         []chat                  // its sessions, if it is made of sessions
@@ -43,6 +44,10 @@ type openArrival struct {
 	session     uint64
 	conv        int32
 	blocks      []kv.Hash
+
+	// Of receipts:
+	went int // the replica, by its number in Recorded.targets
+	said said
 }
 
 // prepare computes once what all runs share.
@@ -91,7 +96,7 @@ func (s *openSource) next() (*request, bool) {
 	}
 	a := &s.w.open[s.n]
 	q := &request{Request: mock.Request{ID: uint64(s.n), Prompt: a.prompt, Output: a.out, Blocks: a.blocks},
-		arrival: a.at / s.w.speed, session: a.session, conv: a.conv, prompt: len(a.blocks)}
+		arrival: a.at / s.w.speed, session: a.session, conv: a.conv, prompt: len(a.blocks), went: a.went, said: a.said, nextTurn: a.said.nextTurn}
 	s.n++
 	return q, true
 }
