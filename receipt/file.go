@@ -76,15 +76,13 @@ func (f *file) rotateAway() error {
 	if err != nil {
 		return err
 	}
-	to, t := "", f.now().UTC()
-	for { // until it comes after the others, whatever the clock says
-		to = rotated(f.cfg.File, t)
-		if len(all) == 0 || to > strings.TrimSuffix(all[len(all)-1], ".gz") {
-			break
+	t := f.now().UTC().Truncate(time.Millisecond)
+	if len(all) > 0 { // it comes after the others, whatever the clock says
+		if last, err := rotatedAt(f.cfg.File, all[len(all)-1]); err == nil && !t.After(last) {
+			t = last.Add(time.Millisecond)
 		}
-		t = t.Add(time.Millisecond)
 	}
-	if err := os.Rename(f.cfg.File, to); err != nil {
+	if err := os.Rename(f.cfg.File, rotated(f.cfg.File, t)); err != nil {
 		return err
 	}
 	return f.deleteOld()
@@ -94,6 +92,13 @@ func (f *file) rotateAway() error {
 func rotated(name string, t time.Time) string {
 	ext := filepath.Ext(name)
 	return strings.TrimSuffix(name, ext) + "-" + t.Format(stamp) + ext
+}
+
+// rotatedAt is the time in the name of a rotated file.
+func rotatedAt(name, file string) (time.Time, error) {
+	ext := filepath.Ext(name)
+	stem := strings.TrimSuffix(filepath.Base(name), ext) + "-"
+	return time.Parse(stamp, strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(filepath.Base(file), ".gz"), stem), ext))
 }
 
 // deleteOld deletes the oldest rotated files beyond those to keep, gzipped or not.

@@ -222,6 +222,7 @@ func TestRotation(t *testing.T) {
 	if all, _ := Rotated(name); len(all) != 2 {
 		t.Fatalf("%v: want the oldest and what was there", all)
 	}
+	l.file.now = func() time.Time { return t0 } // a clock that has been set back, and stands
 	for id := range uint64(30) {
 		l.Add(sample(id + 1))
 		l.flush()
@@ -365,6 +366,18 @@ func TestMovedFile(t *testing.T) {
 		l.flush()
 	}
 	l.Close()
+	// What another router has begun there is left alone.
+	a, _ := newLog(t, Config{name + ".b", 1 << 20, 2})
+	b, _ := newLog(t, Config{name + ".b", 1 << 20, 2})
+	for id := range uint64(3) {
+		a.Add(sample(id))
+		b.Add(sample(10 + id))
+		a.flush()
+		b.flush()
+	}
+	if all, _ := Rotated(name + ".b"); len(all) != 1 || len(lines(t, all[0])) != 3 || len(lines(t, name+".b")) != 3 {
+		t.Errorf("two routers with one file: %v", all)
+	}
 	for i, f := range []string{name + ".1", name + ".2", name} {
 		if got := lines(t, f); !slices.Equal(got, []uint64{uint64(i) + 1}) {
 			t.Errorf("%s: %v, want %d", f, got, i+1)

@@ -149,7 +149,7 @@ func (c planCmd) workload(replicas int, in plan.Input) (*sim.Workload, error) {
 	if users == 0 {
 		users = 6 * c.Replicas // also on a smaller fleet
 	}
-	return simCmd{Speed: c.Speed, Limit: c.Limit, Users: users, SkipBad: c.SkipBad}.workload(c.Trace, replicas)
+	return simCmd{Speed: c.Speed, Limit: c.Limit, Users: users, SkipBad: c.SkipBad}.workload([]string{c.Trace}, replicas)
 }
 
 func (c planCmd) simulate(ctx context.Context, in plan.Input, profile mock.Profile, replicas int, policies ...string) ([]sim.Result, error) {

@@ -25,7 +25,7 @@ import (
 )
 
 type simCmd struct {
-	Input    []string `short:"i" sep:"none" placeholder:"FILE" help:"A trace, cell, receipt log or rl_rollouts.json (plain or gzip), repeatable; or a generator as gen:NAME[:key=value,…]."`
+	Input    []string `short:"i" sep:"none" placeholder:"FILE" help:"A trace, cell, receipt log or rl_rollouts.json (plain or gzip), repeatable; a pattern in quotes, as 'receipts*.jsonl*'; or a generator as gen:NAME[:key=value,…]. Receipt logs are played together."`
 	Trace    []string `short:"t" sep:"none" placeholder:"FILE" help:"The same as --input."`
 	Starts   string   `placeholder:"FILE" help:"Closed loop: file with the users' start times."`
 	Speed    float64  `default:"1" help:"Open loop: factor on the rate."`
@@ -35,7 +35,7 @@ type simCmd struct {
 	NoReuse  bool     `help:"Make every block unique: the control without prefixes."`
 	SkipBad  bool     `help:"Count malformed lines and go on."`
 	Policy   []string `short:"p" default:"all" help:"Policies, or all; kvasir sim --list names them."`
-	Replicas []int    `short:"r" default:"8" help:"Fleet sizes."`
+	Replicas []int    `short:"r" placeholder:"8" help:"Fleet sizes. Of receipt logs it is what they recorded, if not given."`
 	Profile  string   `default:"70b" help:"Engine: 70b, 8b, demo, or a file from kvasir replay --fit-profile --json; constants can be changed behind a colon, as in 8b:cp=2e-4,kv_tokens=8192."`
 	KVTokens int      `name:"kv-tokens" help:"KV cache per replica in tokens; 0: the profile's."`
 	Host     int      `name:"host-tokens" help:"Host tier per replica in tokens."`
@@ -66,6 +66,7 @@ func (simCmd) Help() string {
   kvasir sim -i claude_code_seed3.jsonl.gz --starts claude_code_starts.json
   kvasir sim -i gen:shared_prefix:rate=2,zipf=1.2 -r 4,8,16
   kvasir sim -i rl_rollouts.json --change dead:2@100-160
+  kvasir sim -i 'receipts*.jsonl*' -p auto,least_load     # recorded traffic (serve --receipts-file), and what was chosen
 
 The production scheduler decides, in virtual time: same arguments, same bytes (but for wall_s).
 
@@ -84,7 +85,10 @@ func (c simCmd) Run(ctx context.Context) error {
 		}
 		return nil
 	}
-	inputs := slices.Concat(c.Input, c.Trace)
+	inputs, err := gather(slices.Concat(c.Input, c.Trace))
+	if err != nil {
+		return err
+	}
 	if len(inputs) == 0 {
 		return errors.New("nothing to simulate: give --input FILE, or a generator such as --input gen:shared_prefix (kvasir sim --list)")
 	}
@@ -94,12 +98,19 @@ func (c simCmd) Run(ctx context.Context) error {
 	}
 	rep := sim.Report{Version: 1}
 	for _, in := range inputs {
-		for _, n := range c.Replicas {
+		sizes, err := c.sizes(in)
+		if err != nil {
+			return err
+		}
+		for _, n := range sizes {
 			r, err := c.play(ctx, in, n, profile)
 			if err != nil {
 				return err
 			}
 			rep.Runs = append(rep.Runs, r.Runs...)
+			if r.Recorded != nil {
+				rep.Recorded = r.Recorded
+			}
 			if rep.Stopped = rep.Stopped || r.Stopped; rep.Stopped {
 				break
 			}
@@ -107,13 +118,13 @@ func (c simCmd) Run(ctx context.Context) error {
 	}
 	names := make([]string, len(inputs))
 	for i, in := range inputs {
-		names[i] = filepath.Base(in)
+		names[i] = filepath.Base(in[0])
 	}
 	return c.print(rep, "Policies on "+strings.Join(names, ", "))
 }
 
 // play simulates one input on one fleet.
-func (c simCmd) play(ctx context.Context, input string, replicas int, profile mock.Profile) (sim.Report, error) {
+func (c simCmd) play(ctx context.Context, input []string, replicas int, profile mock.Profile) (sim.Report, error) {
 	w, err := c.workload(input, replicas)
 	if err != nil {
 		return sim.Report{}, err
@@ -135,7 +146,7 @@ func (c simCmd) play(ctx context.Context, input string, replicas int, profile mo
 		cfg.Faults.Changes = append(cfg.Faults.Changes, x)
 	}
 	var finish func()
-	cfg.Progress, finish = simBar(c.JSON, fmt.Sprintf("%s, %d replicas", input, replicas))
+	cfg.Progress, finish = simBar(c.JSON, fmt.Sprintf("%s, %d replicas", input[0], replicas))
 	defer finish()
 	return sim.Run(ctx, cfg)
 }
@@ -168,12 +179,12 @@ func shareOf(text string) (float64, error) {
 	return s, nil
 }
 
-func (c simCmd) workload(input string, replicas int) (*sim.Workload, error) {
-	if spec, ok := strings.CutPrefix(input, "gen:"); ok {
+func (c simCmd) workload(input []string, replicas int) (*sim.Workload, error) {
+	if spec, ok := strings.CutPrefix(input[0], "gen:"); ok {
 		return sim.Generate(spec, replicas)
 	}
 	w, told, err := sim.Load(sim.Input{
-		File: input, Starts: c.Starts, Speed: c.Speed, Limit: c.Limit, Ticks: c.Ticks, Replicas: replicas, Users: c.Users,
+		File: input[0], More: input[1:], Starts: c.Starts, Speed: c.Speed, Limit: c.Limit, Ticks: c.Ticks, Replicas: replicas, Users: c.Users,
 		NoReuse: c.NoReuse, SkipBad: c.SkipBad,
 	})
 	if told.Skipped > 0 {
@@ -194,7 +205,7 @@ func lowest(runs []sim.Result) (lines []string) {
 		seen := map[string]bool{}
 		for i := range runs[:n] {
 			r := &runs[i]
-			if r.Policy == "ref:POOL" || r.Partial || r.Requests == 0 {
+			if r.Policy == "ref:POOL" || r.Policy == sim.RecordedPolicy || r.Partial || r.Requests == 0 {
 				continue
 			}
 			seen[r.Policy] = true
@@ -287,6 +298,7 @@ func (c simCmd) print(rep sim.Report, title string) error {
 	for _, l := range lowest(rep.Runs) {
 		fmt.Println(l)
 	}
+	printRecorded(os.Stdout, rep)
 	if c.HTML != "" {
 		fmt.Println("plots:", c.HTML)
 	}
