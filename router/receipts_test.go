@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"kvasir/config"
+	"kvasir/lab/mock"
+	"kvasir/lab/sim"
 	"kvasir/lab/trace"
 	"kvasir/receipt"
 )
@@ -79,6 +81,42 @@ func TestReceiptsFile(t *testing.T) {
 		if bytes.Contains(text, []byte(w)) {
 			t.Errorf("%q stands in the file", w)
 		}
+	}
+}
+
+// What was recorded over sockets plays again: one request at a time on caches that
+// hold all, so that times don't matter, and the policy chooses as recorded but for
+// what chance decided.
+func TestReceiptsPlayAgain(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "receipts.jsonl")
+	f := newFleet(t, 3, func(c *config.Config) { c.ReceiptsFile = name })
+	var blocks int64
+	for turn := 1; turn <= 4; turn++ {
+		for c := range 4 {
+			f.ask(words(160*turn, 1000*c), fmt.Sprint("s", c))
+			blocks += 10
+			f.settled(blocks)
+		}
+	}
+	f.until(func() bool {
+		var m string
+		f.get("/metrics", &m)
+		return strings.Contains(m, "kvasir_receipts_written_total 16\n")
+	})
+	w, told, err := sim.Load(sim.Input{File: name})
+	if err != nil || told.Skipped != 0 {
+		t.Fatal(told, err)
+	}
+	rep, err := sim.Run(context.Background(), sim.Config{Workload: w, Policies: []string{"auto", "random"}, Replicas: 3, Profile: mock.Profile8B.Faster(100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rep.Recorded; r.Replicas != 3 || r.Requests != 16 || r.Missing != 0 || r.Early != 0 {
+		t.Errorf("%+v", r)
+	}
+	// 12 later turns go where their first turn went: where the cache is.
+	if c := rep.Runs[1].Choices; c == nil || c.Requests != 16 || c.Same < 12 {
+		t.Errorf("auto: %+v, want at least the 12 later turns of 16 as recorded", c)
 	}
 }
 
