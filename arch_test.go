@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"lab/trace":             {"receipt"},
 	"lab/trace/demo":        {"lab/trace"},
 	"lab/replay":            {"lab/trace", "lab/mock"},
-	"lab/sim":               {"kv", "fleet", "index", "ledger", "policy", "sched", "lab/mock", "lab/trace"},
+	"lab/sim":               {"kv", "fleet", "index", "ledger", "policy", "sched", "lab/mock", "lab/trace", "receipt"},
 	"lab/report":            {"lab/sim"},
 	"lab/plan":              {},
 	"lab/indexbench":        {"kv", "index"},
