@@ -80,7 +80,7 @@ func number(t reflect.Type, text string) (float64, error) {
 // binary reads 4Ki, 64Mi, 1Gi or 2Ti.
 func binary(text string) (int64, bool) {
 	for i, suffix := range []string{"Ki", "Mi", "Gi", "Ti"} {
-		head, ok := strings.CutSuffix(text, suffix)
+		head, ok := strings.CutSuffix(strings.TrimSuffix(text, "B"), suffix)
 		if !ok {
 			continue
 		}
