@@ -113,10 +113,7 @@ func (m *Machine) Stats() Stats { return m.stats }
 // Next returns the number that is expected next, and whether there is one.
 func (m *Machine) Next() (uint64, bool) { return m.next, m.started }
 
-// Replaying reports whether a replay runs.
-func (m *Machine) Replaying() bool { return m.mode != none }
-
-// Opened: the subscription was asked for. Without a connection the target is
+// Opened says that the subscription was asked for. Without a connection the target is
 // blind after Config.BlindAfter.
 func (m *Machine) Opened(now time.Time) {
 	m.downSince = now

@@ -53,7 +53,7 @@ type undefined struct {
 // None is Python's None.
 var None = Value{kind: KindNone}
 
-// Bool, Int, Float and Str make scalar values.
+// Bool is the scalar b; Int, Float and Str make the others.
 func Bool(b bool) Value {
 	v := Value{kind: KindBool}
 	if b {
