@@ -64,66 +64,16 @@ func (sc *scratch) segEnd(c *walked, i int) int {
 	return c.end
 }
 
-// ends follows one lane through the segments of a chain: the GPU, then the host
-// from where the GPU ends, then the disk from where the host ends; and the GPU
-// together with what was predicted.
-func (ix *Index) ends(sc *scratch, c *walked, l uint16, view *laneView) ends {
-	const (
-		gpu = iota
-		host
-		disk
-		done
-	)
-	mask := func(set uint32, l uint16) uint8 {
-		if l == noLane {
-			return 0
-		}
-		return ix.sets.mask(set, l)
-	}
-	var e ends
-	predicted := true
-	for i := c.from; i < c.to; i++ {
-		if m := mask(sc.segs[i].set, l); predicted && (m&inGPU != 0 || mask(sc.segs[i].set, view.pred)&inGPU != 0) {
-			e.predicted = sc.segEnd(c, i)
-		} else {
-			predicted = false
-		}
-	}
-	phase, i := gpu, c.from
-	for i < c.to && phase != done {
-		m, end := mask(sc.segs[i].set, l), sc.segEnd(c, i)
-		switch {
-		case phase == gpu && m&inGPU != 0:
-			e.gpu, e.host, e.disk = end, end, end
-		case phase == gpu:
-			phase = host
-			continue
-		case phase == host && m&(inHost|inHostChunk) != 0:
-			if m&inHost != 0 {
-				e.host, e.disk = end, end
-			}
-		case phase == host:
-			// the disk goes on from the last block where the host's credit ends
-			for i > c.from && int(sc.segs[i-1].start) >= e.host {
-				i--
-			}
-			phase = disk
-			continue
-		case phase == disk && m&(inDisk|inDiskChunk) != 0:
-			if m&inDisk != 0 {
-				e.disk = end
-			}
-		default:
-			phase = done
-		}
-		i++
-		if i == c.to && phase == host && e.host < c.end {
-			for i > c.from && int(sc.segs[i-1].start) >= e.host {
-				i--
-			}
-			phase = disk
-		}
-	}
+// ends follows lane l through the segments of a chain: the GPU, then the host from
+// where the GPU ends, then the disk from where the host ends; and the GPU together
+// with what was predicted. For example, of 8 blocks the GPU has 0 to 2, the host 2 to
+// 5 and the disk 5 to 7: the ends are 3, 6 and 8. l may be noLane, which holds nothing.
+func (ix *Index) ends(sc *scratch, c *walked, l uint16, view *laneView) (e ends) {
+	i := c.from
+	e.gpu, i = ix.reach(sc, c, l, i, inGPU, 0)
+	e.host, i = ix.reach(sc, c, l, i, inHost, inHostChunk)
+	e.disk, _ = ix.reach(sc, c, l, i, inDisk, inDiskChunk)
+	e.predicted = ix.expected(sc, c, l, view.pred)
 	if len(view.sliding) > 0 {
 		e.gpu = ix.windows(sc, c, e.gpu, view, inGPU, false)
 		e.host = ix.windows(sc, c, e.host, view, inGPU|inHost|inDisk, false)
@@ -131,6 +81,37 @@ func (ix *Index) ends(sc *scratch, c *walked, l uint16, view *laneView) ends {
 		e.predicted = ix.windows(sc, c, e.predicted, view, inGPU, true)
 	}
 	return e
+}
+
+// reach returns how far lane l holds c in the planes of whole or inside, from segment
+// i on, and the segment where that ends. Inside a chunk credit can't end: what is held
+// there counts only if a block in whole follows.
+func (ix *Index) reach(sc *scratch, c *walked, l uint16, i int, whole, inside uint8) (end, next int) {
+	if next = i; i > c.from {
+		end = sc.segEnd(c, i-1)
+	}
+	for ; i < c.to; i++ {
+		m := ix.sets.mask(sc.segs[i].set, l)
+		if m&(whole|inside) == 0 {
+			break
+		}
+		if m&whole != 0 {
+			end, next = sc.segEnd(c, i), i+1
+		}
+	}
+	return end, next
+}
+
+// expected returns how far lane l holds c on the GPU, or lane pred predicts that.
+func (ix *Index) expected(sc *scratch, c *walked, l, pred uint16) (end int) {
+	for i := c.from; i < c.to; i++ {
+		set := sc.segs[i].set
+		if (ix.sets.mask(set, l)|ix.sets.mask(set, pred))&inGPU == 0 {
+			break
+		}
+		end = sc.segEnd(c, i)
+	}
+	return end
 }
 
 // windows returns the longest match of at most n blocks after which every

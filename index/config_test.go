@@ -82,7 +82,7 @@ func TestStatsAndDump(t *testing.T) {
 		s := ix.Stats()
 		var tiers [kv.NumTiers]int64
 		blocks, predicted := 0, int64(0)
-		for b := range ix.Dump() {
+		for b := range ix.dump() {
 			blocks++
 			for _, h := range b.Holders {
 				switch {

@@ -103,7 +103,8 @@
 //	     and then that lane holds these blocks by these names, or the common one.
 //	U13* Copies are counted beyond the first, of planes that are held, and extra has the
 //	     slot's bit.
-//	U14* A lane with pages holds a block in a tier exactly if it holds all its pages.
+//	U14* A lane with pages holds a block in a tier exactly if it holds all its pages. (Two
+//	     paths of pages to one block, which only a forged snapshot has, give it once.)
 //	U15* The last page of a strip is held, or something follows it; so does something
 //	     every root.
 //	U16* What belongs to a lane's pages is found: pages by name, strips by their first

@@ -16,16 +16,11 @@ import (
 )
 
 // Load reads a snapshot into a new index. Memory is bounded by c and by what was
-// read: a snapshot larger than c.MaxBytes is loaded in part. Targets have the
-// settings of c.Target; their streams decide from here on, and until they have,
-// the caller should not call them exact. An error means that nothing was loaded.
-func Load(r io.Reader, c Config) (*Index, error) {
-	return LoadAs(r, c, func(t kv.Target) kv.Target { return t })
-}
-
-// LoadAs is Load where targets have other numbers than when the snapshot was
-// written: as must give each its own.
-func LoadAs(r io.Reader, c Config, as func(kv.Target) kv.Target) (*Index, error) {
+// read: a snapshot larger than c.MaxBytes is loaded in part. Targets may have other
+// numbers than when the snapshot was written: as gives each its own. They have the
+// settings of c.Target; their streams decide from here on, and until they have, the
+// caller should not call them exact. An error means that nothing was loaded.
+func Load(r io.Reader, c Config, as func(kv.Target) kv.Target) (*Index, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}

@@ -73,8 +73,7 @@ func (ix *Index) walk(sc *scratch, q []kv.Hash, bs int, over []kv.Overlap) {
 	from, d, cur := len(sc.segs), 0, ^uint32(0)
 	slabs := *ix.rows.slabs.Load()
 	ahead := 1
-rows:
-	for {
+	for r != 0 && d < len(q) {
 		if int(r/slabRows) >= len(slabs) {
 			slabs = *ix.rows.slabs.Load()
 		}
@@ -89,11 +88,7 @@ rows:
 			if sets != cur {
 				ahead = 1
 			}
-			for most := min(ahead, (len(q)-d)/rowSlots); k < most && s.row[(r+uint32(k)-1)%slabRows].next.Load() == 1; k++ {
-				if m := &s.row[(r+uint32(k))%slabRows]; m.fill.Load() != rowSlots || m.sets.Load() != sets {
-					break
-				}
-			}
+			k = s.alike(r, sets, min(ahead, (len(q)-d)/rowSlots))
 			if k > 1 && s.hashes(r + uint32(k) - 1)[rowSlots-1] != q[d+k*rowSlots-1] {
 				ahead = max(k/4, 1) // q leaves the chain within these rows
 				continue
@@ -105,51 +100,82 @@ rows:
 				break
 			}
 		}
-		if sets&inDetail == 0 {
+		if sets&inDetail != 0 {
+			whole := false
+			if d, cur, whole = ix.stepDetail(sc, ix.rows.detail(sets), n, d, cur, bs, over); !whole {
+				break
+			}
+		} else {
 			if sets != cur {
-				cur = sets
-				if !ix.step(sc, cur, d, bs, over) {
+				if cur = sets; !ix.step(sc, cur, d, bs, over) {
 					break
 				}
 			}
-		} else {
-			det := ix.rows.detail(sets)
-			for j := range n {
-				if id := det.load(j); id != cur {
-					cur = id
-					if !ix.step(sc, cur, d+j, bs, over) {
-						d += j
-						break rows
-					}
-				}
-			}
+			d += n
 		}
-		for end := r + uint32(k); r < end; r++ {
-			if m := &s.row[r%slabRows]; m.used.Load() != usedMatched {
-				m.used.Store(usedMatched)
-			}
-		}
+		s.matched(r, k)
 		ahead = min(4*ahead, maxJump)
-		r--
-		d += n
-		if d == len(q) {
-			break
-		}
-		// The next row is most often the next in memory. If it isn't the one, its
-		// blocks aren't q's, and then the table of heads is asked.
-		if n%rowSlots == 0 && (r+1)%slabRows != 0 {
-			m := &s.row[(r+1)%slabRows]
-			if k := min(int(m.fill.Load()), len(q)-d, rowSlots); k > 0 {
-				if h := s.hashes(r + 1); h[k-1] == q[d+k-1] || h[0] == q[d] {
-					r++
-					continue
-				}
-			}
-		}
-		if r = ix.head(q[d]); r == 0 {
+		r = ix.after(s, r+uint32(k)-1, n, q[d:])
+	}
+	ix.arrive(sc, from, d, bs, over)
+}
+
+// alike returns how many rows from r on, at most most and at least 1, are whole, lie
+// behind each other and are held by set sets. The first is known to be.
+func (s *slab) alike(r, sets uint32, most int) int {
+	k := 1
+	for ; k < most && s.row[(r+uint32(k)-1)%slabRows].next.Load() == 1; k++ {
+		if m := &s.row[(r+uint32(k))%slabRows]; m.fill.Load() != rowSlots || m.sets.Load() != sets {
 			break
 		}
 	}
+	return k
+}
+
+// matched notes that k rows from r on were matched.
+func (s *slab) matched(r uint32, k int) {
+	for end := r + uint32(k); r < end; r++ {
+		if m := &s.row[r%slabRows]; m.used.Load() != usedMatched {
+			m.used.Store(usedMatched)
+		}
+	}
+}
+
+// after returns the row where what is left of a prompt, q, goes on behind n blocks
+// that end in row r, or 0. It is most often the next in memory: if that isn't the
+// one, its blocks aren't q's, and then the table of heads is asked.
+func (ix *Index) after(s *slab, r uint32, n int, q []kv.Hash) uint32 {
+	if len(q) == 0 {
+		return 0
+	}
+	if n%rowSlots == 0 && (r+1)%slabRows != 0 {
+		m := &s.row[(r+1)%slabRows]
+		if k := min(int(m.fill.Load()), len(q), rowSlots); k > 0 {
+			if h := s.hashes(r + 1); h[k-1] == q[k-1] || h[0] == q[0] {
+				return r + 1
+			}
+		}
+	}
+	return ix.head(q[0])
+}
+
+// stepDetail is step for n blocks from d on, of a row whose slots differ, after a
+// block that set cur holds. It returns where the walk is then, who holds the block
+// before, and whether the walk goes on.
+func (ix *Index) stepDetail(sc *scratch, det *detail, n, d int, cur uint32, bs int, over []kv.Overlap) (int, uint32, bool) {
+	for j := range n {
+		if id := det.load(j); id != cur {
+			cur = id
+			if !ix.step(sc, id, d+j, bs, over) {
+				return d + j, cur, false
+			}
+		}
+	}
+	return d + n, cur, true
+}
+
+// arrive ends a walk at block d, whose spans begin at number from.
+func (ix *Index) arrive(sc *scratch, from, d, bs int, over []kv.Overlap) {
 	for w := sc.lo; w < sc.hi; w++ {
 		ix.record(sc, w, sc.active[w], d*bs, over)
 		sc.active[w] = 0

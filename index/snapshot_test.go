@@ -38,7 +38,7 @@ func snapshot(t testing.TB, ix *Index) []byte {
 func TestSnapshot(t *testing.T) {
 	for seed := range uint64(40) {
 		a, p := played(seed, 5000)
-		b, err := Load(bytes.NewReader(snapshot(t, a)), Config{Seed: testSeed, MaxCopies: 5})
+		b, err := Load(bytes.NewReader(snapshot(t, a)), Config{Seed: testSeed, MaxCopies: 5}, same)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestSnapshotLetsGo(t *testing.T) {
 	if ix.Stats().Evicted == 0 {
 		t.Error("nothing was evicted: the test is too small")
 	}
-	moved, err := LoadAs(&b, Config{Seed: testSeed}, func(t kv.Target) kv.Target { return t + 3 })
+	moved, err := Load(&b, Config{Seed: testSeed}, func(t kv.Target) kv.Target { return t + 3 })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestSnapshotLetsGo(t *testing.T) {
 	if s := moved.TargetStats(3); s.Blocks[kv.GPU] < n/2 || s.Blocks[kv.GPU] > n {
 		t.Errorf("%+v", s)
 	}
-	if _, err := LoadAs(bytes.NewReader(snapshot(t, ix)), Config{Seed: testSeed}, func(kv.Target) kv.Target { return kv.NoTarget }); err == nil {
+	if _, err := Load(bytes.NewReader(snapshot(t, ix)), Config{Seed: testSeed}, func(kv.Target) kv.Target { return kv.NoTarget }); err == nil {
 		t.Error("a target without a number: no error")
 	}
 	broken := ix.Snapshot(writerFunc(func([]byte) (int, error) { return 0, io.ErrShortWrite }))
@@ -162,18 +162,18 @@ func TestLoadErrors(t *testing.T) {
 	ix, _ := played(5, 3000)
 	good := snapshot(t, ix)
 	c := Config{Seed: testSeed}
-	if _, err := Load(bytes.NewReader(good), Config{Seed: 1}); err == nil || !strings.Contains(err.Error(), "seed") {
+	if _, err := Load(bytes.NewReader(good), Config{Seed: 1}, same); err == nil || !strings.Contains(err.Error(), "seed") {
 		t.Errorf("another seed: %v", err)
 	}
 	for _, cut := range []int{0, 5, 8, 20, len(good) / 2, len(good) - 1} {
-		if _, err := Load(bytes.NewReader(good[:cut]), c); err == nil {
+		if _, err := Load(bytes.NewReader(good[:cut]), c, same); err == nil {
 			t.Errorf("cut at %d: no error", cut)
 		}
 	}
 	for i := 8; i < len(good); i += 37 {
 		bad := slices.Clone(good)
 		bad[i] ^= 0x10
-		if _, err := Load(bytes.NewReader(bad), c); err == nil {
+		if _, err := Load(bytes.NewReader(bad), c, same); err == nil {
 			t.Errorf("a flipped bit at %d: no error", i)
 		}
 	}
@@ -188,7 +188,7 @@ func TestLoadInPart(t *testing.T) {
 		ev.Handles = append(ev.Handles, kv.Handle(i+1))
 	}
 	ix.Apply(ev)
-	part, err := Load(bytes.NewReader(snapshot(t, ix)), Config{Seed: testSeed, MaxBytes: minBytes})
+	part, err := Load(bytes.NewReader(snapshot(t, ix)), Config{Seed: testSeed, MaxBytes: minBytes}, same)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,12 +209,12 @@ func FuzzLoad(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		ix, err := Load(bytes.NewReader(reframe(data)), Config{Seed: testSeed, MaxBytes: 4 << 20})
+		ix, err := Load(bytes.NewReader(reframe(data)), Config{Seed: testSeed, MaxBytes: 4 << 20}, same)
 		if err != nil {
 			return
 		}
 		ix.Stats()
-		for range ix.Dump() {
+		for range ix.dump() {
 		}
 		p := &player{tape: tape{data}, targets: 6, handles: 30, sizes: []int{1, 16}, hybrid: true, tiers: true}
 		for range 50 {

@@ -20,30 +20,28 @@ type run struct {
 
 func (u *run) plane(i int) uint8 { return planeOf(u.tier, i%u.chunk != u.chunk-1) }
 
+// stored applies a store: it sends each kind of it to its own place, and refuses what
+// makes no sense.
 func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 	n := len(ev.Handles)
 	l := t.lane(ev.Group)
-	if ev.Attention != kv.Dense {
+	size := int32(0)
+	switch {
+	case ev.Attention != kv.Dense:
 		ix.storedSliding(t, l, ev, r)
 		return
-	}
-	if l != nil && l.kind != laneDense {
+	case l != nil && l.kind != laneDense:
 		r.skip(BadShape, n)
 		return
-	}
-	if n == 0 {
+	case n == 0:
 		return
-	}
-	if t.work.twice {
+	case t.work.twice:
 		r.skip(Cycle, n)
 		return
-	}
-	if len(ev.Tokens) == 0 {
+	case len(ev.Tokens) == 0:
 		ix.placeholder(l, ev, r)
 		return
-	}
-	size := int32(0)
-	if l != nil {
+	case l != nil:
 		size = l.bs
 	}
 	unit, chunk, ok := shape(ev, l != nil, size)
@@ -55,10 +53,21 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 		r.skip(BadShape, n)
 		return
 	}
+	if l = ix.ready(t, l, ev, page, r); l == nil {
+		return
+	}
+	var u run // not as a literal, which is built elsewhere and copied here: that stalls for a dozen cycles
+	u.l, u.tier, u.handles, u.chunk, u.reused = l, ev.Tier, ev.Handles, chunk, ev.Reused
+	ix.storeAfter(&u, ev, unit, r)
+}
+
+// ready makes lane l, or a new one, ready for the blocks of ev, and room for them. It
+// returns nil if they can't be taken.
+func (ix *Index) ready(t *target, l *lane, ev *kv.Event, page int32, r *Result) *lane {
 	if l == nil {
 		if l = ix.addLane(t, laneDense, ev.Group); l == nil {
-			r.skip(Full, n)
-			return
+			r.skip(Full, len(ev.Handles))
+			return nil
 		}
 		ix.setPage(l, page)
 	}
@@ -69,29 +78,33 @@ func (ix *Index) stored(t *target, ev *kv.Event, r *Result) {
 		l.bs = ev.BlockSize
 	}
 	// Not before: that the group exists counts even if its blocks find no room.
-	if !ix.makeRoom(t, n, ev.Parent, l) {
-		r.skip(Full, n)
-		return
+	if !ix.makeRoom(t, len(ev.Handles), ev.Parent, l) {
+		r.skip(Full, len(ev.Handles))
+		return nil
 	}
-	var u run // not as a literal, which is built elsewhere and copied here: that stalls for a dozen cycles
-	u.l, u.tier, u.handles, u.chunk, u.reused = l, ev.Tier, ev.Handles, chunk, ev.Reused
-	ok = false
-	if page != 0 {
-		ok = l.pages.store(&u, ev, r)
+	return l
+}
+
+// storeAfter stores the blocks of ev after their parent, and then the orphans that
+// waited for them; if the parent isn't known, they wait themselves.
+func (ix *Index) storeAfter(u *run, ev *kv.Event, unit int, r *Result) {
+	ok := false
+	if u.l.page != 0 {
+		ok = u.l.pages.store(u, ev, r)
 	} else if ev.Root {
 		ok = true
-		ix.storeRun(&u, atRoot, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
-	} else if p := ix.parent(l, ev.Parent); p != 0 {
+		ix.storeRun(u, atRoot, ix.cfg.Seed.Root(ev.Key, unit), ev.Tokens, unit, ev.Extras, r)
+	} else if p := ix.parent(u.l, ev.Parent); p != 0 {
 		ok = true
 		sl, _ := ix.rows.at(p.row())
-		ix.storeRun(&u, p, sl.hashes(p.row())[p.pos()], ev.Tokens, unit, ev.Extras, r)
+		ix.storeRun(u, p, sl.hashes(p.row())[p.pos()], ev.Tokens, unit, ev.Extras, r)
 	}
 	if !ok {
-		ix.wait(&u, ev, unit, r)
+		ix.wait(u, ev, unit, r)
 		return
 	}
-	if t.orphanUnits > 0 {
-		ix.join(l, ev.Handles, r)
+	if u.l.t.orphanUnits > 0 {
+		ix.join(u.l, ev.Handles, r)
 	}
 }
 

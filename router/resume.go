@@ -49,7 +49,7 @@ func (r *Router) coldStart(err error) {
 func (r *Router) loadIndex(h *warm, in io.Reader) (*index.Index, []kv.Target) {
 	as := r.renumber(h)
 	began := time.Now()
-	ix, err := index.LoadAs(in, index.Config{Seed: r.seed, MaxBytes: r.cfg.IndexBytes}, func(t kv.Target) kv.Target {
+	ix, err := index.Load(in, index.Config{Seed: r.seed, MaxBytes: r.cfg.IndexBytes}, func(t kv.Target) kv.Target {
 		if int(t) < len(as) {
 			return as[t]
 		}
