@@ -7,7 +7,7 @@ import (
 	"kvasir/kv"
 )
 
-// TestChurnLeavesNothing is F77: unique suffixes of 8 blocks at random depths of
+// TestChurnLeavesNothing: unique suffixes of 8 blocks at random depths of
 // a base of 128, stored and removed, a great many times.
 func TestChurnLeavesNothing(t *testing.T) {
 	n := 100000

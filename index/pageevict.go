@@ -36,7 +36,7 @@ func (ix *Index) pageRoom(l *lane, need int64, parent kv.Handle) bool {
 	return true
 }
 
-// evict forgets strips of l that nothing follows, besides strip keep, from
+// evict forgets strips that nothing follows, besides strip keep, from
 // the last one on, those first that were not matched or stored since the clock
 // hand came by, until their memory has gone down by some bytes. It says whether
 // any went.

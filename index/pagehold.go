@@ -104,7 +104,7 @@ func (p *pageTree) reached(s *strip, lo uint8, t kv.Tier) bool {
 	}
 }
 
-// holdBelow makes l hold the chunks that are complete in t now that page at, and
+// holdBelow makes the lane hold the chunks that are complete in t now that page at, and
 // perhaps some behind it in its strip, are held (0: none).
 func (p *pages) holdBelow(at pageRef, t kv.Tier) {
 	if at != 0 && p.reached(p.at(at.strip()), at.place(), t) {
@@ -126,7 +126,7 @@ func (p *pages) holdEnds(n uint32, lo uint8, t kv.Tier) {
 	}
 }
 
-// loseEnds makes l forget, in t, the chunks that have the page at place lo of
+// loseEnds makes the lane forget, in t, the chunks that have the page at place lo of
 // strip n, which is held until now.
 func (p *pages) loseEnds(n uint32, lo uint8, t kv.Tier) {
 	s := p.at(n)
@@ -176,7 +176,7 @@ func (p *pages) prune(n uint32) {
 	}
 }
 
-// holdChunk makes l hold the block that ends in strip n.
+// holdChunk makes the lane hold the block that ends in strip n.
 func (p *pages) holdChunk(n uint32, t kv.Tier) {
 	s := p.at(n)
 	plane := inGPU << t
@@ -201,7 +201,7 @@ func (p *pages) holdChunk(n uint32, t kv.Tier) {
 	}
 }
 
-// loseChunk makes l forget, in t, the block that ends in strip n and has a slot.
+// loseChunk makes the lane forget, in t, the block that ends in strip n and has a slot.
 func (p *pages) loseChunk(n uint32, t kv.Tier) {
 	s := p.at(n)
 	at := s.slot
@@ -218,11 +218,11 @@ func (p *pages) loseChunk(n uint32, t kv.Tier) {
 	p.ix.setMask(p.l, at, now)
 }
 
-// farChunk is how many chunks back chunkSlot looks for one that l holds.
+// farChunk is how many chunks back chunkSlot looks for one that the lane holds.
 const farChunk = 4096
 
 // chunkSlot finds or makes the slot of the block that ends in strip n, from the
-// nearest block before it that l holds, and says whether it made it, held in
+// nearest block before it that the lane holds, and says whether it made it, held in
 // plane.
 func (p *pages) chunkSlot(n uint32, plane uint8) (at slot, made bool) {
 	prev := atRoot

@@ -56,7 +56,7 @@ func (p *pages) drop(h kv.Handle, t kv.Tier) {
 	}
 }
 
-// clear forgets the pages that l holds in a tier, and returns how many.
+// clear forgets the pages that the lane holds in a tier, and returns how many.
 func (p *pages) clear(t kv.Tier) (n int) {
 	for i := uint32(1); int(i/slabStrips) < len(p.strips.slabs); i++ {
 		s := p.peek(i)
@@ -75,7 +75,7 @@ func (p *pages) clear(t kv.Tier) (n int) {
 	return n
 }
 
-// evictChunk forgets the pages of the block in slot at, which l is to lose, but
+// evictChunk forgets the pages of the block in slot at, which the lane is to lose, but
 // those that other blocks share.
 func (p *pages) evictChunk(at slot) {
 	if n := p.inSlot(at); n != 0 {
