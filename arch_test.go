@@ -90,7 +90,7 @@ var core = []string{"kv", "fleet", "index", "ledger", "policy", "sched", "lab/mo
 // package that can read a clock, draw by chance, start or wait for a goroutine, log,
 // or reach a file or a socket is not here: what it gives is an argument.
 var coreMay = []string{
-	"bufio", "bytes", "cmp", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "io", "iter", "math", "math/bits",
+	"bufio", "bytes", "cmp", "encoding/binary", "encoding/json", "errors", "fmt", "hash/crc32", "io", "math", "math/bits",
 	"net/url", "slices", "strconv", "strings", "sync", "sync/atomic", "time",
 }
 
