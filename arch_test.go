@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"token/bpe/fetch": {},
 	"token/jinja":     {},
 	"token/chat":      {"token/jinja"},
-	"token/library":   {"setting", "token", "token/bpe", "token/chat", "token/files", "token/jinja"},
+	"token/library":   {"kv", "setting", "token", "token/bpe", "token/chat", "token/files", "token/jinja"},
 	"proxy":           {"kv", "sched", "token", "fleet", "setting"},
 	"metrics":         {"kv", "sched", "fleet", "index", "policy/learn", "proxy", "token"},
 	"web":             {"kv", "sched", "fleet", "policy/learn"},

@@ -153,7 +153,7 @@ func checkFiles(ctx context.Context, cfg config.Config, info engine.Info) (lines
 			continue
 		}
 		got, place, err := library.Open(ctx, cfg.Tokens.Files, cfg.Tokens.Template, library.Engine{Kind: info.Kind, Version: info.Version},
-			library.Name{ID: m.ID, Root: m.Root, MaxLen: m.MaxLen})
+			kv.Model{ID: m.ID, Root: m.Root, MaxLen: m.MaxLen})
 		switch {
 		case err != nil:
 			lines = append(lines, Line{What: "local", Says: "tokens come from the engine: " + strings.ReplaceAll(err.Error(), "\n", "; "),

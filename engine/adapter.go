@@ -17,7 +17,7 @@ import (
 // unloaded and loaded again from the same place between two looks is not seen.
 
 // gone returns the adapters of was that now lacks, or has from elsewhere.
-func gone(was, now []Model) (names []string) {
+func gone(was, now []kv.Model) (names []string) {
 	for _, old := range was {
 		if old.Parent == "" {
 			continue

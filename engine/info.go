@@ -17,7 +17,7 @@ import (
 type Info struct {
 	Kind    string // "vllm", "sglang", "tensorrt-llm"
 	Version string
-	Models  []Model
+	Models  []kv.Model
 
 	BlockSize int // tokens, as configured; what the events say is stronger
 	Blocks    int // of the GPU pool, per rank
@@ -35,14 +35,6 @@ type Info struct {
 	FirstRank int
 
 	Sources []Source
-}
-
-// A Model is a name that requests may use.
-type Model struct {
-	ID     string
-	Root   string // path or repository
-	Parent string // the base model's name if this is an adapter
-	MaxLen int    // tokens, prompt and output together
 }
 
 // A Rank is the load of one rank as its metrics have it.
@@ -123,7 +115,7 @@ const maxModels = 4096
 
 // models reads GET /v1/models: OpenAI's list with root, parent and
 // max_model_len as vLLM and SGLang add them.
-func (c *client) models(ctx context.Context) (models []Model, owner string, err error) {
+func (c *client) models(ctx context.Context) (models []kv.Model, owner string, err error) {
 	var list struct {
 		Data []struct {
 			ID      string  `json:"id"`
@@ -140,7 +132,7 @@ func (c *client) models(ctx context.Context) (models []Model, owner string, err 
 		if d.ID == "" || len(models) == maxModels {
 			continue
 		}
-		m := Model{ID: d.ID}
+		m := kv.Model{ID: d.ID}
 		if d.Root != nil {
 			m.Root = *d.Root
 		}

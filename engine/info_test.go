@@ -59,7 +59,7 @@ func (a answers) client() *client {
 func TestModels(t *testing.T) {
 	c := answers{"/v1/models": string(recorded(t, "lora_lora_models")), "/version": string(recorded(t, "main_version"))}.client()
 	models, owner, err := c.models(context.Background())
-	want := []Model{{ID: "tiny-qwen3", Root: "model", MaxLen: 1024}, {ID: "support-bot", Root: "lora", Parent: "tiny-qwen3", MaxLen: 1024}}
+	want := []kv.Model{{ID: "tiny-qwen3", Root: "model", MaxLen: 1024}, {ID: "support-bot", Root: "lora", Parent: "tiny-qwen3", MaxLen: 1024}}
 	if err != nil || owner != "vllm" || !reflect.DeepEqual(models, want) {
 		t.Errorf("%+v %q %v", models, owner, err)
 	}

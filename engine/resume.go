@@ -54,7 +54,7 @@ func (r *Replica) Hold() (marks []StreamMark, release func()) {
 // turns out to be of no use is forgotten through Hooks.Apply. models are those that
 // the engine had; of an adapter that it has no more nothing is believed. Call it
 // before Run.
-func (r *Replica) Resume(marks []StreamMark, models []Model) {
+func (r *Replica) Resume(marks []StreamMark, models []kv.Model) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.info.Models = models

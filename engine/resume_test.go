@@ -17,7 +17,7 @@ type kept struct {
 	rt    *router
 	marks []StreamMark
 
-	models []Model
+	models []kv.Model
 }
 
 // keep writes a snapshot, the marks through JSON, as they are in a file.

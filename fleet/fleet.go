@@ -55,13 +55,6 @@ const (
 	HighFirst              // as SGLang, unless it is told otherwise
 )
 
-// A Model is a name that a replica serves.
-type Model struct {
-	ID     string // the name that clients use
-	Parent string // base model's name if this is a LoRA adapter, else ""
-	MaxLen int    // longest prompt + output in tokens, 0 if not told
-}
-
 // A Replica is one engine process. The values in a Snapshot are never changed:
 // an update makes a new Replica.
 type Replica struct {
@@ -71,7 +64,7 @@ type Replica struct {
 	State   State
 	Reason  string    // why it is in this state, for people
 	Since   time.Time // of the state
-	Models  []Model
+	Models  []kv.Model
 	Version string // what the engine calls its version
 
 	// Identity is a well-mixed hash of URL: the same in every router and after
@@ -98,13 +91,13 @@ type Replica struct {
 func (r *Replica) Rank(t kv.Target) int { return slices.Index(r.Targets, t) }
 
 // Serves returns the model called id, and whether r serves it.
-func (r *Replica) Serves(id string) (Model, bool) {
+func (r *Replica) Serves(id string) (kv.Model, bool) {
 	for _, m := range r.Models {
 		if m.ID == id {
 			return m, true
 		}
 	}
-	return Model{}, false
+	return kv.Model{}, false
 }
 
 // A Snapshot is the fleet at one moment. It is immutable.
@@ -119,7 +112,7 @@ type Snapshot struct {
 
 // A Group is everything that serves one model name.
 type Group struct {
-	Model      Model
+	Model      kv.Model
 	Targets    []kv.Target // of replicas in every state, ascending
 	BlockSizes []int       // in use by those replicas, ascending
 }

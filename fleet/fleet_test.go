@@ -100,7 +100,7 @@ func TestSnapshots(t *testing.T) {
 	for i, size := range []int{16, 64} {
 		r := add(t, table, fmt.Sprintf("http://h%d:1", i))
 		table.Update(r.ID, func(x *Replica) {
-			x.State, x.BlockSize, x.Models = Up, size, []Model{{ID: "m", MaxLen: 100 * (i + 1)}}
+			x.State, x.BlockSize, x.Models = Up, size, []kv.Model{{ID: "m", MaxLen: 100 * (i + 1)}}
 		})
 	}
 	old := table.Snapshot()

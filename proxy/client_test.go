@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"kvasir/fleet"
+	"kvasir/kv"
 	"kvasir/sched"
 )
 
@@ -106,7 +107,7 @@ func TestClientStopsReading(t *testing.T) {
 }
 
 func TestErrorsInTheClientsWords(t *testing.T) {
-	two := []fleet.Model{{ID: "m"}}
+	two := []kv.Model{{ID: "m"}}
 	for _, c := range []struct {
 		name, method, path, body string
 		setup                    func(w *world)
@@ -121,7 +122,7 @@ func TestErrorsInTheClientsWords(t *testing.T) {
 		{name: "data behind it", body: "{} {}", code: 400, kind: "invalid_json"},
 		{name: "too deep", body: `{"model":"m","x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", code: 400, kind: "invalid_json", words: "nested deeper than 4096"},
 		{name: "unknown model", body: `{"model":"nope"}`, code: 404, kind: "model_not_found", words: `model \"nope\" is not served here; served: m`},
-		{name: "no model among several", body: `{}`, setup: func(w *world) { w.engine("b:80", fleet.Model{ID: "other"}) }, code: 400, kind: "model_missing"},
+		{name: "no model among several", body: `{}`, setup: func(w *world) { w.engine("b:80", kv.Model{ID: "other"}) }, code: 400, kind: "model_missing"},
 		{name: "too large", body: `{"model":"m","x":"` + strings.Repeat("x", 1<<20) + `"}`, code: 413, kind: "request_too_large", words: "1000000 bytes"},
 		{name: "wrong method", method: "GET", code: 405, kind: "method_not_allowed", words: "want POST"},
 		{name: "unknown path", path: "/metrics", code: 404, kind: "unknown_url"},
@@ -193,9 +194,9 @@ func TestMissingModelIsTheOnlyOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		defer w.close()
-		w.engine("a:80", fleet.Model{ID: "m"}, fleet.Model{ID: "alias"}, fleet.Model{ID: "lora", Parent: "m"})
+		w.engine("a:80", kv.Model{ID: "m"}, kv.Model{ID: "alias"}, kv.Model{ID: "lora", Parent: "m"})
 		w.serve("a:80", answerJSON(200, "{}"))
-		w.engine("b:80", fleet.Model{ID: "m"}, fleet.Model{ID: "alias"})
+		w.engine("b:80", kv.Model{ID: "m"}, kv.Model{ID: "alias"})
 		w.serve("b:80", answerJSON(200, "{}"))
 		for _, body := range []string{`{"messages":[]}`, `{"model":null}`, `{"model":""}`, `{"model":7}`} {
 			if code, _, got := w.do("POST", chatPath, body); code != 200 {
@@ -256,8 +257,8 @@ func TestModelsAndHealth(t *testing.T) {
 		if code, _, body := w.do("GET", "/v1/models", ""); code != 200 || body != `{"object":"list","data":[]}` {
 			t.Errorf("/v1/models without engines: %d %s", code, body)
 		}
-		w.engine("a:80", fleet.Model{ID: "org/base", MaxLen: 1024}, fleet.Model{ID: "support-bot", Parent: "org/base"})
-		w.engine("b:80", fleet.Model{ID: "org/base", MaxLen: 1024}, fleet.Model{ID: "other"})
+		w.engine("a:80", kv.Model{ID: "org/base", MaxLen: 1024}, kv.Model{ID: "support-bot", Parent: "org/base"})
+		w.engine("b:80", kv.Model{ID: "org/base", MaxLen: 1024}, kv.Model{ID: "other"})
 		const base = `{"id":"org/base","object":"model","created":946684800,"owned_by":"kvasir","root":"org/base","parent":null,"max_model_len":1024}`
 		code, h, body := w.do("GET", "/v1/models", "")
 		want := `{"object":"list","data":[` + base + `,` +

@@ -22,6 +22,7 @@ import (
 
 	"kvasir/fleet"
 	"kvasir/index"
+	"kvasir/kv"
 	"kvasir/ledger"
 	"kvasir/policy"
 	"kvasir/sched"
@@ -238,7 +239,7 @@ func childProxy(engine string) *Proxy {
 		panic(err)
 	}
 	table.Update(r.ID, func(r *fleet.Replica) {
-		r.State, r.Models, r.BlockSize, r.Blocks = fleet.Up, []fleet.Model{{ID: "m"}}, 16, 1024
+		r.State, r.Models, r.BlockSize, r.Blocks = fleet.Up, []kv.Model{{ID: "m"}}, 16, 1024
 	})
 	pc := policy.Defaults()
 	pc.Name = "round_robin"

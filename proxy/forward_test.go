@@ -319,7 +319,7 @@ func TestOtherPaths(t *testing.T) {
 				w.engine("a:80")
 				w.engine("a2:80") // m has more targets than asr
 				w.table.Update(1, func(r *fleet.Replica) { r.State = fleet.Down })
-				w.engine("b:80", fleet.Model{ID: "asr"})
+				w.engine("b:80", kv.Model{ID: "asr"})
 				for _, addr := range []string{"a:80", "b:80"} {
 					w.serve(addr, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 						b, _ := io.ReadAll(r.Body)

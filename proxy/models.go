@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"kvasir/fleet"
+	"kvasir/kv"
 	"kvasir/sched"
 )
 
@@ -22,7 +22,7 @@ type listedModel struct {
 	MaxModelLen *int    `json:"max_model_len"`
 }
 
-func (p *Proxy) list(m fleet.Model) listedModel {
+func (p *Proxy) list(m kv.Model) listedModel {
 	out := listedModel{
 		ID: m.ID, Object: "model", Created: p.started.Unix(), OwnedBy: "kvasir",
 		Root: m.ID, Parent: optional(m.Parent),

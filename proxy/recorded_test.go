@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"kvasir/fleet"
+	"kvasir/kv"
 	"kvasir/sched"
 )
 
@@ -62,7 +62,7 @@ func TestRecordings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, setup{})
 		defer w.close()
-		w.engine("a:80", fleet.Model{ID: "tiny-qwen3"}, fleet.Model{ID: "tiny-hybrid"}, fleet.Model{ID: "support-bot", Parent: "tiny-qwen3"}, fleet.Model{ID: "second-bot", Parent: "tiny-qwen3"})
+		w.engine("a:80", kv.Model{ID: "tiny-qwen3"}, kv.Model{ID: "tiny-hybrid"}, kv.Model{ID: "support-bot", Parent: "tiny-qwen3"}, kv.Model{ID: "second-bot", Parent: "tiny-qwen3"})
 		var cur recording
 		var sent string
 		cut := rand.New(rand.NewPCG(1, 2))

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"kvasir/fleet"
+	"kvasir/kv"
 )
 
 // Sockets that stall, the client's and the engine's, at every point of a request, stop
@@ -67,7 +67,7 @@ func TestStalledSocketsStopNobody(t *testing.T) {
 						c.Idle, c.FirstToken, c.Answer = 20*time.Second, time.Minute, time.Minute
 					}})
 					defer w.close()
-					sick := w.engine("a:80", fleet.Model{ID: "sick"})
+					sick := w.engine("a:80", kv.Model{ID: "sick"})
 					w.engine("b:80")
 					w.serve("b:80", answerJSON(200, goodDoc))
 					if e.http != nil {

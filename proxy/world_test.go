@@ -209,10 +209,10 @@ func (w *world) raw(addr string, f func(n int, c net.Conn)) {
 }
 
 // engine adds a replica at addr to the fleet, up, with models.
-func (w *world) engine(addr string, models ...fleet.Model) *fleet.Replica {
+func (w *world) engine(addr string, models ...kv.Model) *fleet.Replica {
 	w.tb.Helper()
 	if len(models) == 0 {
-		models = []fleet.Model{{ID: "m", MaxLen: 1024}}
+		models = []kv.Model{{ID: "m", MaxLen: 1024}}
 	}
 	r, err := w.table.Add("http://"+addr, time.Now())
 	if err != nil {

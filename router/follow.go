@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -121,10 +122,7 @@ func (f *follower) info(i engine.Info) {
 			x.BlockSize = int(f.blockSize.Load())
 		}
 		x.Priorities = priorities(&i)
-		x.Models = nil
-		for _, m := range i.Models {
-			x.Models = append(x.Models, fleet.Model{ID: m.ID, Parent: m.Parent, MaxLen: m.MaxLen})
-		}
+		x.Models = slices.Clone(i.Models)
 	})
 	for rank, g := range i.Ranks {
 		if t := f.target(rank); g.Known() && t != kv.NoTarget {
@@ -132,7 +130,7 @@ func (f *follower) info(i engine.Info) {
 		}
 	}
 	if f.r.library != nil {
-		f.r.library.Learn(f.life, library.Engine{Kind: i.Kind, Version: i.Version}, names(i.Models))
+		f.r.library.Learn(f.life, library.Engine{Kind: i.Kind, Version: i.Version}, i.Models)
 	}
 	f.up()
 }
@@ -147,14 +145,6 @@ func priorities(i *engine.Info) fleet.Order {
 		return fleet.HighFirst
 	}
 	return fleet.NoOrder
-}
-
-func names(models []engine.Model) []library.Name {
-	out := make([]library.Name, len(models))
-	for i, m := range models {
-		out[i] = library.Name{ID: m.ID, Root: m.Root, Parent: m.Parent, MaxLen: m.MaxLen}
-	}
-	return out
 }
 
 func (f *follower) setRanks(n int, at time.Time) {

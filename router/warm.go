@@ -41,7 +41,7 @@ type warmEngine struct {
 	URL       string              `json:"url"`
 	BlockSize int                 `json:"block_size"` // as its events say; 0: they haven't
 	Ranks     []warmRank          `json:"ranks"`
-	Models    []engine.Model      `json:"models"`
+	Models    []kv.Model          `json:"models"`
 	Marks     []engine.StreamMark `json:"streams"`
 }
 

@@ -51,7 +51,7 @@ func (h *house) up(tb testing.TB, id int) {
 	tb.Helper()
 	err := h.table.Update(id, func(r *fleet.Replica) {
 		r.State, r.BlockSize, r.Blocks = fleet.Up, 16, 4096
-		r.Models = []fleet.Model{{ID: "m", MaxLen: 131072}}
+		r.Models = []kv.Model{{ID: "m", MaxLen: 131072}}
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -177,7 +177,7 @@ func (s *script) change() {
 		if s.has("models") {
 			r.Models = nil
 			for _, m := range s.args["models"] {
-				r.Models = append(r.Models, fleet.Model{ID: strings.TrimSpace(m)})
+				r.Models = append(r.Models, kv.Model{ID: strings.TrimSpace(m)})
 			}
 		}
 		for st := fleet.Starting; st <= fleet.Down; st++ {

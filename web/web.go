@@ -171,7 +171,7 @@ func (p *Parts) fleet() Fleet {
 			Version: r.Version, BlockSize: r.BlockSize, Blocks: r.Blocks, Models: []Model{},
 		}
 		for _, m := range r.Models {
-			x.Models = append(x.Models, Model(m))
+			x.Models = append(x.Models, Model{ID: m.ID, Parent: m.Parent, MaxLen: m.MaxLen})
 		}
 		for _, t := range r.Targets {
 			x.Ranks = append(x.Ranks, p.rank(t))

@@ -43,7 +43,7 @@ func newStage(t *testing.T) *stage {
 	}
 	s.table.Update(row.ID, func(r *fleet.Replica) {
 		r.State, r.Version, r.BlockSize, r.Blocks = fleet.Up, "0.32.0", 16, 100
-		r.Models = []fleet.Model{{ID: "m", MaxLen: 4096}, {ID: "a", Parent: "m"}}
+		r.Models = []kv.Model{{ID: "m", MaxLen: 4096}, {ID: "a", Parent: "m"}}
 	})
 	cfg := policy.Defaults()
 	cfg.Name = "least_load"

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"kvasir/config"
+	"kvasir/kv"
 	"kvasir/lab/tokenbench"
 	"kvasir/token"
 	"kvasir/token/library"
@@ -31,7 +32,7 @@ func (c benchTokensCmd) Run(ctx context.Context) error {
 	cfg := config.Defaults()
 	cfg.Tokens.Files.Dirs = map[string]string{"model": c.Model}
 	r, err := tokenbench.Run(func() (*token.Model, error) {
-		m, _, err := library.Open(ctx, cfg.Tokens.Files, cfg.Tokens.Template, library.Engine{}, library.Name{ID: "model"})
+		m, _, err := library.Open(ctx, cfg.Tokens.Files, cfg.Tokens.Template, library.Engine{}, kv.Model{ID: "model"})
 		return m, err
 	})
 	if err != nil {

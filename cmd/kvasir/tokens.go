@@ -18,6 +18,7 @@ import (
 	"kvasir/config"
 	"kvasir/doctor"
 	"kvasir/engine"
+	"kvasir/kv"
 	"kvasir/proxy"
 	"kvasir/setting"
 	"kvasir/token"
@@ -84,7 +85,7 @@ func (c tokensCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, _, err := library.Open(ctx, files.Config{Dirs: map[string]string{"model": c.Model}}, cfg.Tokens.Template, c.engine(ctx), library.Name{ID: "model", MaxLen: c.MaxLen})
+	m, _, err := library.Open(ctx, files.Config{Dirs: map[string]string{"model": c.Model}}, cfg.Tokens.Template, c.engine(ctx), kv.Model{ID: "model", MaxLen: c.MaxLen})
 	if err != nil {
 		return err
 	}

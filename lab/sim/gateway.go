@@ -306,7 +306,7 @@ func (c *core) join(i int, e *mock.Engine, now float64) error {
 	cfg := e.Config()
 	err = c.table.Update(rep.ID, func(r *fleet.Replica) {
 		r.State = fleet.Up
-		r.Models = []fleet.Model{{ID: modelName}}
+		r.Models = []kv.Model{{ID: modelName}}
 		r.BlockSize, r.Blocks, r.MaxBatch = cfg.BlockSize, cfg.Blocks, cfg.Profile.Budget
 	})
 	if err != nil {

@@ -9,20 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"kvasir/kv"
 	"kvasir/token"
 	"kvasir/token/files"
 )
 
 // retry is how long after a failure a model's files are looked for again.
 const retry = 10 * time.Minute
-
-// A Name is a model as an engine tells it.
-type Name struct {
-	ID     string
-	Root   string // path or repository
-	Parent string // the base model's name if this is an adapter
-	MaxLen int    // tokens, prompt and output together
-}
 
 // A Library keeps the tokenizers of the models that the fleet serves.
 type Library struct {
@@ -45,7 +38,7 @@ func New(local *token.Local, f files.Config, t Template, log *slog.Logger) *Libr
 
 // Learn looks for the files of models that are new, beside everything else: it
 // returns at once. e is the engine that serves them.
-func (b *Library) Learn(ctx context.Context, e Engine, models []Name) {
+func (b *Library) Learn(ctx context.Context, e Engine, models []kv.Model) {
 	for _, m := range models {
 		b.mu.Lock()
 		since, asked := b.asked[m.ID]
@@ -70,7 +63,7 @@ func (b *Library) Learn(ctx context.Context, e Engine, models []Name) {
 // Wait returns when nothing is being looked for any more.
 func (b *Library) Wait() { b.running.Wait() }
 
-func (b *Library) load(ctx context.Context, name string, e Engine, base Name) {
+func (b *Library) load(ctx context.Context, name string, e Engine, base kv.Model) {
 	began := time.Now()
 	m, place, err := Open(ctx, b.files, b.template, e, base)
 	if err != nil {

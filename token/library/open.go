@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"kvasir/kv"
 	"kvasir/setting"
 	"kvasir/token"
 	"kvasir/token/bpe"
@@ -54,7 +55,7 @@ type Engine struct {
 }
 
 // Open finds and loads what tokenizes the model that e serves as m.
-func Open(ctx context.Context, f files.Config, t Template, e Engine, m Name) (*token.Model, files.Place, error) {
+func Open(ctx context.Context, f files.Config, t Template, e Engine, m kv.Model) (*token.Model, files.Place, error) {
 	place, err := files.Find(ctx, f, m.ID, m.Root)
 	if err != nil {
 		return nil, place, err
