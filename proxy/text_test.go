@@ -184,22 +184,23 @@ func TestTextPoliciesSeeThePromptOnly(t *testing.T) {
 	}
 }
 
-// A policy that reads no text gets none.
-func TestNoTextWithoutNeed(t *testing.T) {
-	for name, want := range map[string]bool{"ray_prefix": true, "auto": false, "round_robin": false} {
+// A policy that reads no text gets none; one that does gets it as its original joins it.
+func TestTextByNeed(t *testing.T) {
+	const two = `{"model":"m","messages":[{"content":"a"},{"content":"b"}]}`
+	for name, want := range map[string]string{"ray_prefix": "ab", "sglang_cache_aware": "a b", "auto": "", "round_robin": ""} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, setup{policy: name})
 			defer w.close()
 			w.engine("a:80")
 			w.serve("a:80", answerJSON(200, "{}"))
-			c := &call{p: w.proxy, rt: routes[chatPath], body: &body{b: []byte(chatBody)}}
-			c.r = httptest.NewRequest("POST", chatPath, strings.NewReader(chatBody))
+			c := &call{p: w.proxy, rt: routes[chatPath], body: &body{b: []byte(two)}}
+			c.r = httptest.NewRequest("POST", chatPath, strings.NewReader(two))
 			if e := c.read(); e != nil {
 				t.Fatal(e.message)
 			}
 			c.prepare()
-			if got := c.route.Text != nil; got != want {
-				t.Errorf("%s: text %q", name, c.route.Text)
+			if got := string(c.route.Text); got != want || (c.route.Text == nil) != (want == "") {
+				t.Errorf("%s: text %q, want %q", name, c.route.Text, want)
 			}
 		})
 	}
