@@ -21,3 +21,11 @@ func TestEstimateTokens(t *testing.T) {
 		}
 	}
 }
+
+func TestChainSizeOfPages(t *testing.T) {
+	for size, want := range map[int]int{1: 16, 3: 18, 4: 16, 5: 20, 8: 16, 15: 30, 16: 16, 17: 17, 24: 24, 1024: 1024} {
+		if got := ChainSize(size); got != want {
+			t.Errorf("pages of %d make blocks of %d, want %d", size, got, want)
+		}
+	}
+}
