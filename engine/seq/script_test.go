@@ -48,7 +48,8 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 
 // TestScripts runs each named transition. The language, a line a step:
 //
-//	new [replay] [hold=N]      a machine
+//	new [replay] [hold=N] [bytes=N] [jitter=F]   a machine
+//	open                       the subscription was asked for
 //	up | down                  the connection, with a new epoch each time
 //	live SEQ [@TIME] [BODY]    a batch from the subscription; BODY: clear, missed, lost or bad
 //	old SEQ                    a batch of the connection before
@@ -62,7 +63,7 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 //	wait DURATION              time goes by, up to the next deadline and over it
 //	mark                       where it stands, for a snapshot
 //	load                       a new machine of the same kind goes on from the last mark
-//	stats
+//	stats | where | when       the counters; the next number; the next deadline, from now
 //
 // TIME is SEQ unless given, so batches age with their numbers.
 func TestScripts(t *testing.T) {
@@ -109,6 +110,11 @@ func TestScripts(t *testing.T) {
 					for _, x := range f[1:] {
 						if v, ok := strings.CutPrefix(x, "hold="); ok {
 							c.HoldBatches, _ = strconv.Atoi(v)
+						} else if v, ok := strings.CutPrefix(x, "bytes="); ok {
+							c.HoldBytes, _ = strconv.Atoi(v)
+						} else if v, ok := strings.CutPrefix(x, "jitter="); ok {
+							j, _ := strconv.ParseFloat(v, 64)
+							c.Jitter = func() float64 { return j }
 						} else if x == "replay" {
 							c.Replay = true
 						}
@@ -123,6 +129,8 @@ func TestScripts(t *testing.T) {
 					m.Live(epoch, batch(), now)
 				case "plain":
 					m.Unsequenced(epoch, Batch{}, now)
+				case "old-plain":
+					m.Unsequenced(epoch-1, Batch{}, now)
 				case "old":
 					m.Live(epoch-1, batch(), now)
 				case "replay":
@@ -134,7 +142,8 @@ func TestScripts(t *testing.T) {
 				case "fail":
 					m.ReplayFailed(p.token, errors.New("broken"), now)
 				case "process":
-					m.Process(float64(number(1)), now)
+					start, _ := strconv.ParseFloat(f[1], 64)
+					m.Process(start, now)
 				case "emptied":
 					m.Emptied("the engine sleeps", now)
 				case "dropped":
@@ -164,6 +173,17 @@ func TestScripts(t *testing.T) {
 						}
 					}
 					now = until
+				case "when":
+					if at := m.Deadline(); at.IsZero() {
+						fmt.Fprintln(p, "never")
+					} else {
+						fmt.Fprintf(p, "in %v\n", at.Sub(now))
+					}
+				case "where":
+					next, started := m.Next()
+					fmt.Fprintf(p, "next %d, started %v, replaying %v, last time %v\n", next, started, m.Replaying(), m.LastTime())
+				case "open":
+					m.Opened(now)
 				case "mark":
 					k, ok := m.Mark()
 					fmt.Fprintf(p, "%+v %v\n", k, ok)
