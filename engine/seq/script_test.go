@@ -63,6 +63,8 @@ func (p *printer) Trust(t kv.Trust, why string) { fmt.Fprintf(p, "trust %v: %s\n
 //	wait DURATION              time goes by, up to the next deadline and over it
 //	mark                       where it stands, for a snapshot
 //	load                       a new machine of the same kind goes on from the last mark
+//	old-plain, old-down, old-dropped SEQ, late-end, late-fail   of the connection, or the replay, before
+//	tick                       time is looked at, though nothing is due
 //	stats | where | when       the counters; the next number; the next deadline, from now
 //
 // TIME is SEQ unless given, so batches age with their numbers.
@@ -128,7 +130,21 @@ func TestScripts(t *testing.T) {
 				case "live":
 					m.Live(epoch, batch(), now)
 				case "plain":
-					m.Unsequenced(epoch, Batch{}, now)
+					b := Batch{}
+					if len(f) > 1 {
+						b.Body = []byte(f[1])
+					}
+					m.Unsequenced(epoch, b, now)
+				case "old-down":
+					m.Disconnected(epoch-1, now)
+				case "old-dropped":
+					m.Dropped(epoch-1, number(1), now)
+				case "late-end":
+					m.ReplayEnd(p.token-1, now)
+				case "late-fail":
+					m.ReplayFailed(p.token-1, errors.New("broken"), now)
+				case "tick":
+					m.Tick(now)
 				case "old-plain":
 					m.Unsequenced(epoch-1, Batch{}, now)
 				case "old":
