@@ -54,8 +54,8 @@ func TestLookups(t *testing.T) {
 	if _, _, err := table.SetRanks(b.ID, 2); err != nil {
 		t.Fatal(err)
 	}
-	lora := Model{ID: "lora", Parent: "base", MaxLen: 7}
-	if err := table.Update(b.ID, func(r *Replica) { r.Models = []Model{{ID: "base"}, lora} }); err != nil {
+	lora := kv.Model{ID: "lora", Parent: "base", MaxLen: 7}
+	if err := table.Update(b.ID, func(r *Replica) { r.Models = []kv.Model{{ID: "base"}, lora} }); err != nil {
 		t.Fatal(err)
 	}
 	s := table.Snapshot()
@@ -66,7 +66,7 @@ func TestLookups(t *testing.T) {
 	if m, ok := r.Serves("lora"); !ok || m != lora {
 		t.Errorf("lora: %+v %v", m, ok)
 	}
-	if m, ok := r.Serves("nope"); ok || m != (Model{}) {
+	if m, ok := r.Serves("nope"); ok || m != (kv.Model{}) {
 		t.Errorf("nope: %+v %v, want no model", m, ok)
 	}
 	for tg, rank := range map[kv.Target]int{0: -1, 1: 0, 2: 1, 3: -1} {
@@ -87,9 +87,9 @@ func TestGroups(t *testing.T) {
 		r := add(t, table, "http://h"+string(rune('a'+i))+":1")
 		if err := table.Update(r.ID, func(x *Replica) {
 			x.BlockSize = size
-			x.Models = []Model{{ID: "z", Parent: "base", MaxLen: []int{100, 300, 200, 0, 0}[i]}}
+			x.Models = []kv.Model{{ID: "z", Parent: "base", MaxLen: []int{100, 300, 200, 0, 0}[i]}}
 			if i == 3 {
-				x.Models = append(x.Models, Model{ID: "a"})
+				x.Models = append(x.Models, kv.Model{ID: "a"})
 			}
 		}); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestGroups(t *testing.T) {
 	if !slices.Equal(g.Targets, []kv.Target{0, 1, 2, 3, 4, 5}) || !slices.Equal(g.BlockSizes, []int{1, 16, 64}) {
 		t.Errorf("targets %v, want 0 to 5; block sizes %v, want 1, 16, 64", g.Targets, g.BlockSizes)
 	}
-	if g.Model != (Model{ID: "z", Parent: "base", MaxLen: 300}) {
+	if g.Model != (kv.Model{ID: "z", Parent: "base", MaxLen: 300}) {
 		t.Errorf("%+v, want z of base, 300 tokens long", g.Model)
 	}
 }

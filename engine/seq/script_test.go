@@ -197,7 +197,7 @@ func TestScripts(t *testing.T) {
 					}
 				case "where":
 					next, started := m.Next()
-					fmt.Fprintf(p, "next %d, started %v, replaying %v, last time %v\n", next, started, m.Replaying(), m.LastTime())
+					fmt.Fprintf(p, "next %d, started %v, replaying %v, last time %v\n", next, started, m.mode != none, m.LastTime())
 				case "open":
 					m.Opened(now)
 				case "mark":
