@@ -198,3 +198,27 @@ func TestForget(t *testing.T) {
 		}
 	}
 }
+
+// TestEvictsTheDeepest: of rows that nobody asked for lately the deepest in its chain
+// goes, whose blocks are of use to the fewest prompts, but not the one to be kept.
+func TestEvictsTheDeepest(t *testing.T) {
+	ix := New(Config{Seed: testSeed})
+	s := newSequences(1, 100)
+	ix.Apply(s.store(1, 0, 0, 100))
+	over := make([]kv.Overlap, 2)
+	last := ix.resolve(ix.targets[1].lanes[0], s.handles[0][79]).row()
+	for i, c := range []struct {
+		keep uint32
+		want int32
+	}{{0, 96}, {0, 80}, {last, 48}} {
+		ix.mu.Lock()
+		if !ix.evict(c.keep) {
+			t.Fatalf("round %d: nothing to evict", i)
+		}
+		ix.mu.Unlock()
+		if ix.Match(s.prompt(0), over); over[1].GPU != 16*c.want {
+			t.Fatalf("round %d: %d tokens are left, want %d", i, over[1].GPU, 16*c.want)
+		}
+		ix.mustHold(t)
+	}
+}
