@@ -222,3 +222,22 @@ func TestEvictsTheDeepest(t *testing.T) {
 		ix.mustHold(t)
 	}
 }
+
+// TestRemovalOfSeveralOrphans: two stores that wait name one block. A removal takes
+// the copy of one of them, or both where an engine removes only the last copy.
+func TestRemovalOfSeveralOrphans(t *testing.T) {
+	for mode, want := range map[CopyMode]int32{Auto: 1, Refcount: 1, LastCopy: 2, FirstRemove: 2} {
+		ix := New(Config{Seed: testSeed, Target: TargetConfig{Copies: mode}})
+		ix.Apply(newSequences(1, 2).store(0, 0, 0, 2))
+		for _, parent := range []kv.Handle{77, 78} {
+			ev := &kv.Event{BlockSize: 16, Parent: parent, Handles: []kv.Handle{5, kv.Handle(parent) + 10}, Tokens: make([]uint32, 32)}
+			if r := ix.Apply(ev); r.Orphaned != 2 {
+				t.Fatalf("%v: %+v", mode, r)
+			}
+		}
+		if r := ix.Apply(&kv.Event{Kind: kv.Removed, Handles: []kv.Handle{5}}); r.Dropped != want || r.Unknown != 0 {
+			t.Errorf("%v: a removal drops %d of 2 orphans, want %d: %+v", mode, r.Dropped, want, r)
+		}
+		ix.mustHold(t)
+	}
+}
