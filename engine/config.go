@@ -40,6 +40,7 @@ type Config struct {
 	MetricsPoll time.Duration // between two looks at the metrics, also while nothing else is due; default 5 s
 	SourcesPoll time.Duration // between two looks for where the events are; default 30 s
 	Timeout     time.Duration // of one HTTP request; default 5 s
+	Probe       time.Duration // of a health check, and of the metrics of an engine that is up; default 1 s
 	BlindAfter  time.Duration // see seq.Config; default 30 s
 
 	Seed     kv.Seed // of the digests of extra content
@@ -70,6 +71,8 @@ type Hooks struct {
 	Trust func(t kv.Target, s kv.Trust, why string)
 	// Info takes what was found out, after each look.
 	Info func(i Info)
+	// Missed is told each look that fails, the n-th in a row, and when it began.
+	Missed func(err error, n int, began time.Time)
 	// Up and Down say that the replica answers, or not any more. Down is told
 	// once, also if it never answered.
 	Up   func()
@@ -107,7 +110,7 @@ func (c Config) withDefaults() (Config, *url.URL, error) {
 		def  time.Duration
 	}{
 		{"Poll", &c.Poll, 2 * time.Second}, {"MetricsPoll", &c.MetricsPoll, 5 * time.Second},
-		{"SourcesPoll", &c.SourcesPoll, 30 * time.Second}, {"Timeout", &c.Timeout, 5 * time.Second}, {"BlindAfter", &c.BlindAfter, 30 * time.Second},
+		{"SourcesPoll", &c.SourcesPoll, 30 * time.Second}, {"Timeout", &c.Timeout, 5 * time.Second}, {"Probe", &c.Probe, time.Second}, {"BlindAfter", &c.BlindAfter, 30 * time.Second},
 	} {
 		if *d.v < 0 {
 			return c, nil, fmt.Errorf("engine: %s is %v: want more than 0, or 0 for %v", d.name, *d.v, d.def)

@@ -117,13 +117,16 @@ func (r *Replica) Run(ctx context.Context) {
 		case <-timer.C:
 		case <-r.poke:
 		case <-gauges.C:
-			r.lookAtGauges(ctx)
+			if !r.lookAtGauges(ctx) {
+				r.Poll() // it may have stopped
+			}
 			gauges.Reset(r.cfg.MetricsPoll)
 			continue
 		}
 		wait := r.cfg.Poll
+		began := time.Now()
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
-			if r.failed(err) {
+			if r.failed(err, began) {
 				wait /= 4 // once is chance: ask again soon
 			}
 		}
@@ -133,8 +136,11 @@ func (r *Replica) Run(ctx context.Context) {
 
 // failed counts a failed look and tells Down after the second one in a row. It
 // returns whether this was the first.
-func (r *Replica) failed(err error) (first bool) {
+func (r *Replica) failed(err error, began time.Time) (first bool) {
 	r.failures++
+	if r.hooks.Missed != nil {
+		r.hooks.Missed(err, r.failures, began)
+	}
 	r.inRounds = false
 	r.disownRest(time.Now(), false)
 	if r.failures == 1 {
@@ -155,7 +161,10 @@ func (r *Replica) failed(err error) (first bool) {
 func (r *Replica) look(ctx context.Context) error {
 	now := time.Now()
 	all := r.all.Swap(false) || !r.inRounds
-	if err := r.client.health(ctx); err != nil {
+	probe, cancel := context.WithTimeout(ctx, r.cfg.Probe)
+	err := r.client.health(probe)
+	cancel()
+	if err != nil {
 		return err
 	}
 	models, owner, err := r.client.models(ctx)
@@ -218,20 +227,24 @@ func (r *Replica) tell(i Info) {
 }
 
 // lookAtGauges reads the metrics of an engine that is up, between two looks at
-// everything else: load figures age much faster than models.
-func (r *Replica) lookAtGauges(ctx context.Context) {
+// everything else: load figures age much faster than models. It returns false if the
+// engine doesn't answer in time.
+func (r *Replica) lookAtGauges(ctx context.Context) bool {
 	if !r.inRounds {
-		return
+		return true
 	}
 	i := r.Info()
 	ranks := len(i.Ranks)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Probe)
+	defer cancel()
 	if r.lookAtMetrics(ctx, &i); ctx.Err() != nil {
-		return
+		return !errors.Is(ctx.Err(), context.DeadlineExceeded)
 	}
 	for len(i.Ranks) < ranks { // it says less than before; look decides how many there are
 		i.Ranks = append(slices.Clip(i.Ranks), Rank{})
 	}
 	r.tell(i)
+	return true
 }
 
 // lookAtMetrics reads the metrics, and tells the streams when the process began.

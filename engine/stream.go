@@ -23,7 +23,7 @@ type stream struct {
 	replay string // endpoint of the replay service, "" for none
 
 	ring    *ring
-	connect func() // told, on the reading goroutine, that a connection stands
+	connect func() // told, on the reading goroutine, that a connection stands, or has ended
 
 	gate    sync.Mutex // held while the machine works; see Replica.Hold
 	machine *seq.Machine
@@ -98,6 +98,9 @@ func (s *stream) message(epoch uint64, frames [][]byte) {
 func (s *stream) disconnected(epoch uint64) {
 	s.live.Store(false)
 	s.ring.put(disconnected, epoch, 0, nil)
+	if s.connect != nil {
+		s.connect() // a silent heartbeat is the first sign of an engine that has stopped
+	}
 }
 
 // process says when the engine's process began, as looked up while connects was

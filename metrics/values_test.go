@@ -183,13 +183,14 @@ func TestDoorValues(t *testing.T) {
 	s := proxy.Stats{
 		Requests: []proxy.Requests{{Endpoint: proxy.Chat, Code: 200, Outcome: sched.Completed, N: 11}},
 		Retries:  map[proxy.Reason]uint64{proxy.Broken: 12}, Failures: map[proxy.Reason]uint64{proxy.Broken: 13},
-		Open: 14, Contradicted: 15, FirstToken: h(16), Overhead: h(17), Tokens: h(18), Decision: h(19),
+		Open: 14, Contradicted: 15, Avoided: 20, Panics: 21, FirstToken: h(16), Overhead: h(17), Tokens: h(18), Decision: h(19),
 	}
 	is := func(v float64) func(proxy.Stats) float64 { return func(proxy.Stats) float64 { return v } }
 	why := proxy.Broken.String()
 	check(t, door, s, values[proxy.Stats]{
 		fmt.Sprintf("requests_total{code=200,endpoint=%s,outcome=completed}", proxy.Chat): is(11),
 		"retries_total{reason=" + why + "}":                                               is(12), "engine_failures_total{reason=" + why + "}": is(13), "open_requests": is(14), "refusals_contradicted_total": is(15),
+		"avoided_targets": is(20), "panic_decisions_total": is(21),
 		"first_token_seconds": is(16), "overhead_seconds": is(17), "token_wait_seconds": is(18), "decision_seconds": is(19),
 	})
 }

@@ -67,6 +67,9 @@ func (c *call) try(d *sched.Decision, took time.Duration) (why Reason) {
 	outcome := sched.Cancelled // says nothing against the engine, should this panic
 	defer func() {
 		a.close()
+		if !a.noted {
+			c.p.breakers.neutral(d.Target)
+		}
 		d.Done(time.Now(), outcome)
 		c.outcome = outcome
 	}()
@@ -255,11 +258,12 @@ func (a *attempt) close() {
 	}
 }
 
-// gone ends an attempt that still waits.
-func (a *attempt) gone(why error) {
+// gone ends an attempt that still waits; where the engine may have the request all the
+// same, only one that may be repeated.
+func (a *attempt) gone(why error, perhaps bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.phase == waiting {
+	if a.phase == waiting && (!perhaps || a.c.harmless()) {
 		a.cancel(why)
 	}
 }
@@ -270,12 +274,14 @@ func (a *attempt) note(why Reason, err error) {
 		return
 	}
 	a.noted = true
+	a.c.noted(a.d, why)
 	a.c.p.note(a.d.Replica, why, err)
 }
 
 // firstContent tells the scheduler that the engine has begun to answer.
 func (a *attempt) firstContent(now time.Time) {
 	a.d.FirstToken(now)
+	a.c.p.heard[a.d.Target].Store(now.UnixNano())
 	a.c.p.stats.first.observe(now.Sub(a.c.arrived))
 	a.note(None, nil)
 }

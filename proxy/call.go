@@ -35,13 +35,15 @@ type call struct {
 	asked   bool          // for usage, on our own account: see usage.go
 	id      string        // X-Request-Id of ours, if it needs one
 
-	header  http.Header // for the first engine
-	tried   int         // engines
-	fatal   int         // of those, how many failed fatally
-	why     Reason      // the last failure
-	seeking string      // the stored answer that the request is about, if nobody knows who has it
-	without int         // engines that don't have it
-	last    answer      // what the last engine said, if it said anything
+	header   http.Header // for the first engine
+	tried    int         // engines
+	fatal    int         // of those, how many failed fatally that had been well before
+	why      Reason      // the last failure
+	failures []failure   // of engines, not yet told to the breakers
+	served   bool        // an engine has answered it
+	seeking  string      // the stored answer that the request is about, if nobody knows who has it
+	without  int         // engines that don't have it
+	last     answer      // what the last engine said, if it said anything
 
 	deadline time.Duration // from arrival to the first token, 0 if the client names none
 
@@ -82,13 +84,13 @@ func (c *call) end() {
 		c.p.stats.contradicted.Add(1)
 	}
 	c.freeBody()
-	prompt, exclude, held := c.route.Prompt, c.route.Exclude[:0], c.held[:0]
+	prompt, exclude, held, failures := c.route.Prompt, c.route.Exclude[:0], c.held[:0], c.failures[:0]
 	if cap(held) > keepHeld {
 		held = nil
 	}
 	*c = call{}
 	prompt.Tokens = 0
-	c.route.Prompt, c.route.Exclude, c.held = prompt, exclude, held
+	c.route.Prompt, c.route.Exclude, c.held, c.failures = prompt, exclude, held, failures
 	calls.Put(c)
 }
 
@@ -121,10 +123,11 @@ func (c *call) refuse(e problem) {
 // serve routes the request, and again as long as engines fail it and the client has
 // nothing that would have to be taken back.
 func (c *call) serve() {
+	defer c.settle()
 	for {
 		began := time.Now()
 		c.route.Deadline = c.left(began)
-		d, err := c.p.sched.Route(&c.route, began)
+		d, err := c.routed(began)
 		if err != nil {
 			c.giveUp(err)
 			return
@@ -135,18 +138,19 @@ func (c *call) serve() {
 		}
 		took := time.Since(began)
 		c.p.stats.decision.observe(took)
+		proven := c.p.breakers.isProven(d)
 		c.why = c.try(d, took)
 		if c.why == None {
 			return
 		}
 		c.exclude(d)
-		if c.why.fatal() {
+		if c.why.fatal() && proven {
 			c.fatal++
 		}
 		if c.why == Elsewhere {
 			c.without++
 		}
-		if c.why == Leaving || !c.repeatable() || c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
+		if c.why == Leaving || c.why == Local || !c.repeatable() || c.tried-c.without >= c.p.cfg.Attempts || c.without >= maxSeek || c.fatal >= maxFatal || time.Since(c.arrived) > c.p.cfg.RetryFor {
 			c.giveUp(nil)
 			return
 		}
@@ -157,11 +161,16 @@ func (c *call) serve() {
 // repeatable reports whether another engine may get the request. What an engine may have
 // begun is repeated only on paths that leave nothing behind, or by methods that don't.
 func (c *call) repeatable() bool {
+	return c.harmless() || c.why == Unreachable || c.why == Elsewhere
+}
+
+// harmless reports whether serving the request leaves nothing behind.
+func (c *call) harmless() bool {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	}
-	return c.rt.post || c.why == Unreachable || c.why == Elsewhere
+	return c.rt.post
 }
 
 // exclude rules out what has failed: the whole engine, if it can't be reached, else

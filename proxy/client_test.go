@@ -129,8 +129,9 @@ func TestErrorsInTheClientsWords(t *testing.T) {
 		{name: "a path in disguise", path: "/v1/../metrics", code: 404, kind: "unknown_url"},
 		{name: "another one", path: "/v1/%2e%2e/metrics", code: 404, kind: "unknown_url"},
 		{name: "all down", setup: func(w *world) {
-			w.table.Update(0, func(r *fleet.Replica) { r.State = fleet.Down })
+			w.table.Update(0, func(r *fleet.Replica) { r.State = fleet.Starting })
 		}, code: 503, kind: "no_engine_available", words: "1 down"},
+		{name: "administration", path: "/v1/load_lora_adapter", code: 404, kind: "unknown_url"},
 		{name: "nobody has told a model yet", setup: func(w *world) {
 			w.table.Update(0, func(r *fleet.Replica) { r.Models, r.State = nil, fleet.Starting })
 		}, code: 503, kind: "no_engine_available", words: "no engine has told its models yet"},

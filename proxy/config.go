@@ -58,6 +58,11 @@ type Config struct {
 	// Retry429 gives a request that an engine answers 429 to another one, if
 	// there is any; else the engine's answer is passed on.
 	Retry429 bool `yaml:"retry_429" default:"true"`
+	// EjectShare bounds the share of a model's targets that get no requests because theirs
+	// fail: three in a row, or eight of sixteen. After 5 s, and twice as long each time, up
+	// to a minute, one request finds out whether a target has recovered. One may always be
+	// avoided, the last never. A 4xx, 429 or 503 is no failure.
+	EjectShare float64 `yaml:"eject_share" default:"0.7" range:"0..1" or:"0: none is avoided"`
 	// RetryAfter is what clients are told with a 503 of ours.
 	RetryAfter time.Duration `yaml:"retry_after" default:"1s" range:"1s..1h"`
 
@@ -78,9 +83,11 @@ type Config struct {
 	// body, which is otherwise never changed, and takes the extra chunk out again.
 	AskUsage bool `yaml:"ask_usage"`
 
-	// Pass has path prefixes, beside those of the OpenAI API, whose requests are
-	// passed to an engine. Engines' administrative paths must not be in it.
-	Pass []string `yaml:"pass" want:"path prefixes such as /generate, and not / itself" example:"[/generate]"`
+	// Pass has paths whose requests are passed to an engine, with all that is below them,
+	// beside those of the API for generation, embeddings, ranking, audio, images, tokens and
+	// stored answers. Their requests are not repeated on another engine. Engines'
+	// administration (load_lora_adapter, sleep, flush_cache, metrics, ...) is never reached.
+	Pass []string `yaml:"pass" want:"paths such as /v1/files, and not / itself" example:"[/v1/files]"`
 }
 
 // Defaults returns the configuration that needs no thought.
@@ -96,7 +103,7 @@ func (c *Config) Check() error {
 	}
 	for _, p := range c.Pass {
 		if len(p) < 2 || p[0] != '/' {
-			return &setting.Error{Key: "pass", Value: strconv.Quote(p), Want: "path prefixes such as /generate, and not / itself"}
+			return &setting.Error{Key: "pass", Value: strconv.Quote(p), Want: "paths such as /v1/files, and not / itself"}
 		}
 	}
 	return nil

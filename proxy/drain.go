@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"sync"
+	"time"
 
 	"kvasir/fleet"
 	"kvasir/sched"
@@ -121,13 +122,33 @@ func (l *attempts) on(replica int) (out []*attempt) {
 }
 
 // Gone ends every attempt on the replica that has no content yet, so that other
-// engines get the requests; streams that flow go on. Call it when a replica was
-// taken out of the fleet, not when it merely looks down: an engine that is busy
-// with long prompts may not answer its health checks.
-func (p *Proxy) Gone(replica int) {
+// engines get the requests; streams that flow go on. Call it when nobody is there any
+// more: the replica was taken out of the fleet, or its port refuses connections.
+func (p *Proxy) Gone(replica int) { p.gone(replica, false) }
+
+// Frozen does so, except for requests that must not be repeated: the replica looks as if
+// it had stopped, and may go on.
+func (p *Proxy) Frozen(replica int) { p.gone(replica, true) }
+
+func (p *Proxy) gone(replica int, perhaps bool) {
 	for _, a := range p.open.on(replica) {
-		a.gone(errGone)
+		a.gone(errGone, perhaps)
 	}
+}
+
+// Heard reports whether the replica has sent anything of an answer since then.
+func (p *Proxy) Heard(r *fleet.Replica, since time.Time) bool {
+	for _, t := range r.Targets {
+		if p.heard[t].Load() >= since.UnixNano() {
+			return true
+		}
+	}
+	for _, a := range p.open.on(r.ID) {
+		if at := a.moved.Load(); at > 0 && !a.began.Add(time.Duration(at)).Before(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // serveHealth answers /health and /ping, which say that this process is alive, and /ready,

@@ -165,6 +165,8 @@ func engineProblem(why Reason) problem {
 		e.message = "the engine that has this request did not answer in time (" + why.String() + ")"
 	case Leaving:
 		e.code, e.message = "draining", "this router is shutting down, and the time for open requests is over: try again, on another connection"
+	case Local:
+		e.message = "this router has no file or port left for a connection to an engine: try again"
 	case Unreachable:
 		e.message = "no engine that serves this model can be reached"
 	default:

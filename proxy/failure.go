@@ -5,8 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
-	"time"
+	"syscall"
 )
 
 // A Reason says why an engine did not serve a request.
@@ -19,42 +18,30 @@ const (
 	Broken             // the connection broke before the end of the answer
 	Silent             // no content within FirstToken or Answer
 	Stalled            // silence, for longer than Idle, after the first content
-	Overloaded         // 429 or 503: it is alive, and says that it can't now
+	Overloaded         // 429 or 503: it is alive, and says that it can't now. That may hold for this client only
 	Gateway            // 502 or 504: something in front of the engine
 	ServerError        // 500, or an error object under a 200
 	Aborting           // nothing but finish_reason "abort": it is shutting down
 	Gone               // its replica was taken out of the fleet
+	Local              // this machine has no file or port left for a connection: nothing is known of the engine
 	Leaving            // this router is shutting down; nothing is wrong with the engine
 	Elsewhere          // 404: it doesn't store the answer that the request is about; nothing is wrong with it
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
-	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone", "leaving", "elsewhere",
+	"none", "unreachable", "broken", "silent", "stalled", "overloaded", "gateway", "server_error", "aborting", "gone", "local", "leaving", "elsewhere",
 }
 
 func (r Reason) String() string { return reasonNames[r] }
 
 // fatal reports whether the engine had the request and may have died of it. A
-// request is given to no third engine after two of those: a prompt that kills
-// engines must not walk through the fleet.
+// request is given to no third engine after two of those, if they were well before: a
+// prompt that kills engines must not walk through the fleet.
 func (r Reason) fatal() bool { return r == Broken || r == Silent || r == ServerError }
 
 // maxFatal is how many engines may fail fatally at one request.
 const maxFatal = 2
-
-// A BusyError comes with Overloaded, if the engine said when to try again.
-type BusyError struct{ After time.Duration }
-
-func (e *BusyError) Error() string { return "the engine asks to be left alone for " + e.After.String() }
-
-// busy returns what an overloaded engine asks for, or nil.
-func busy(why Reason, h http.Header) error {
-	if s, err := strconv.Atoi(h.Get("Retry-After")); why == Overloaded && err == nil && s > 0 {
-		return &BusyError{After: min(time.Duration(s), 3600) * time.Second}
-	}
-	return nil
-}
 
 // Causes by which an attempt is ended from our side.
 var (
@@ -77,6 +64,11 @@ func reasonOf(ctx context.Context, err error) Reason {
 		return Gone
 	case errLeaving:
 		return Leaving
+	}
+	for _, none := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
+		if errors.Is(err, none) {
+			return Local
+		}
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

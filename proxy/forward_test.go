@@ -314,7 +314,7 @@ func TestOtherPaths(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, setup{cfg: func(c *Config) { c.Pass = []string{"/extra/"} }})
+				w := newWorld(t, setup{cfg: func(c *Config) { c.Pass = []string{"/extra/", "/v1/some", "/v2/thing"} }})
 				defer w.close()
 				w.engine("a:80")
 				w.engine("a2:80") // m has more targets than asr

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"kvasir/fleet"
+	"kvasir/kv"
 	"kvasir/sched"
 	"kvasir/token"
 )
@@ -53,10 +54,11 @@ type Parts struct {
 type Hooks struct {
 	// Succeeded: the engine answers, with content.
 	Succeeded func(r *fleet.Replica)
-	// Failed: it doesn't. Overloaded and Aborting come from an engine that is
-	// alive; err is then a *BusyError if it said when to come back. Otherwise err is
-	// nil where its answer says it all.
+	// Failed: it doesn't. err is nil where its answer says it all.
 	Failed func(r *fleet.Replica, why Reason, err error)
+	// Avoided: a target gets no requests for a while, or, with an empty why, gets them
+	// again.
+	Avoided func(r *fleet.Replica, t kv.Target, why string)
 }
 
 // A Proxy is the http.Handler of the front door.
@@ -71,7 +73,9 @@ type Proxy struct {
 	hooks     Hooks
 	started   time.Time
 
-	bodies budget // of memory for requests' bodies
+	bodies   budget // of memory for requests' bodies
+	breakers breakers
+	heard    [kv.MaxTargets]atomic.Int64 // Unix nanoseconds of the last first content, by target
 
 	leaving atomic.Bool // not ready any more
 
@@ -95,7 +99,7 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 		return nil, errors.New("proxy: Parts.Fleet and Parts.Sched are needed")
 	}
 	p := &Proxy{
-		bodies: budget{max: cfg.MaxBodies}, cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
+		bodies: budget{max: cfg.MaxBodies}, breakers: breakers{share: cfg.EjectShare}, cfg: cfg, fleet: parts.Fleet, sched: parts.Sched, source: parts.Token, text: parts.Text, between: parts.Between,
 		transport: parts.Transport, hooks: parts.Hooks, started: time.Now(),
 	}
 	rand.Read(p.secret[:]) // never fails

@@ -89,6 +89,12 @@ func TestRecordings(t *testing.T) {
 			}
 			sent = ""
 			code, h, answer := w.do("POST", cur.Path, cur.Body, headers...)
+			if strings.HasSuffix(cur.Path, "load_lora_adapter") || cur.Path == "/v1/nope" { // no business of clients
+				if code != 404 || sent != "" {
+					t.Errorf("%s: %d, the engine got %q; want 404, and nothing", cur.Name, code, sent)
+				}
+				continue
+			}
 			if code != cur.Status {
 				t.Errorf("%s: %d %s, want %d", cur.Name, code, clip(answer, 300), cur.Status)
 			}

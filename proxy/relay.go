@@ -67,7 +67,7 @@ func (a *attempt) refused(buf []byte, why Reason) (Reason, sched.Outcome) {
 		why = ServerError // an answer, but of another kind
 	}
 	if why != None {
-		a.note(why, busy(why, a.resp.Header))
+		a.note(why, nil)
 		return why, sched.Failed
 	}
 	n, _ := io.ReadFull(a.resp.Body, buf[:min(len(buf), 1<<10)]) // as much as there is
@@ -92,13 +92,13 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 				a.note(None, nil)
 				return why, sched.Completed
 			}
-			a.note(why, busy(why, a.resp.Header))
+			a.note(why, nil)
 			return why, sched.Failed
 		case err != nil:
 			return a.broke(err)
 		case len(c.held) > maxKept: // too much to keep: then this is the answer
 			if why != Elsewhere {
-				a.note(why, busy(why, a.resp.Header))
+				a.note(why, nil)
 			}
 			return a.relayRaw(buf)
 		}

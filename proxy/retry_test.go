@@ -3,7 +3,6 @@ package proxy
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -334,7 +333,8 @@ func TestRetryBudget(t *testing.T) {
 	}{
 		{"busy: three", answerJSON(503, "busy"), nil, "a:failed b:failed c:failed"},
 		{"busy: one", answerJSON(503, "busy"), func(c *Config) { c.Attempts = 1 }, "a:failed"},
-		{"deadly: two", answerJSON(500, deadDoc), nil, "a:failed b:failed"},
+		{"deadly: two that were well", answerJSON(500, deadDoc), nil, "a:failed b:failed"},
+		{"of engines that were never well", answerJSON(500, deadDoc), nil, "a:failed b:failed c:failed"},
 		{"deadline", timed(time.Hour), func(c *Config) { c.RetryFor = 5 * time.Minute }, "a:failed"},
 		{"429 passes", answerJSON(429, "many"), func(c *Config) { c.Retry429 = false }, "a:completed"},
 	} {
@@ -343,8 +343,11 @@ func TestRetryBudget(t *testing.T) {
 				w := newWorld(t, setup{cfg: c.cfg})
 				defer w.close()
 				for _, addr := range []string{"a:80", "b:80", "c:80", "d:80"} {
-					w.engine(addr)
+					r := w.engine(addr)
 					w.serve(addr, c.h)
+					if c.name != "of engines that were never well" {
+						w.proxy.breakers.succeeded(r.Targets[0], r.ID)
+					}
 				}
 				w.do("POST", chatPath, chatStream)
 				if o := w.outcomes(); o != c.want {
@@ -505,17 +508,4 @@ func TestIdleConnectionsEndInTime(t *testing.T) {
 			t.Errorf("closed after %v, want at most 4 s", quiet)
 		}
 	})
-}
-
-// What a busy engine asks for reaches whoever keeps its health.
-func TestBusyEngineSaysWhen(t *testing.T) {
-	for after, want := range map[string]error{"7": &BusyError{7 * time.Second}, "": nil, "soon": nil, "-1": nil, "99999999999": &BusyError{time.Hour}} {
-		err := busy(Overloaded, http.Header{"Retry-After": {after}})
-		if fmt.Sprint(err) != fmt.Sprint(want) {
-			t.Errorf("%q: %v, want %v", after, err, want)
-		}
-	}
-	if err := busy(Gateway, http.Header{"Retry-After": {"7"}}); err != nil {
-		t.Errorf("from a gateway: %v", err)
-	}
 }

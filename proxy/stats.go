@@ -23,6 +23,7 @@ type counters struct {
 	failures [numReasons]atomic.Uint64
 
 	contradicted atomic.Uint64
+	panics       atomic.Uint64
 
 	first    histogram
 	overhead histogram
@@ -98,6 +99,12 @@ type Stats struct {
 	// engine, and those are routed by load for nothing.
 	Contradicted uint64
 
+	// Avoided is how many targets get no requests at present because theirs fail. Panics
+	// is how many requests went to one of those, or to one whose health checks fail, as
+	// there was no better one.
+	Avoided int
+	Panics  uint64
+
 	FirstToken Histogram // from the arrival of a request to its first content
 	Overhead   Histogram // from the arrival of a request to its dispatch, tokens included
 	Tokens     Histogram // of that, the wait for token ids
@@ -109,6 +116,7 @@ func (p *Proxy) Stats() Stats {
 	s := &p.stats
 	out := Stats{
 		Retries: map[Reason]uint64{}, Failures: map[Reason]uint64{}, Open: p.door.count(), Contradicted: s.contradicted.Load(),
+		Avoided: int(p.breakers.out.Load()), Panics: s.panics.Load(),
 		FirstToken: s.first.snapshot(), Overhead: s.overhead.snapshot(), Tokens: s.tokens.snapshot(), Decision: s.decision.snapshot(),
 	}
 	for e := range s.requests {

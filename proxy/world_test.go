@@ -131,6 +131,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	w := &world{tb: tb, table: new(fleet.Table), net: &pipeNet{hosts: map[string]*pipeListener{}, dials: map[string]int{}}}
 	w.change = sync.NewCond(&w.mu)
 	cfg := Defaults()
+	cfg.Pass = []string{"/v1/other", "/v1/foo", "/v2/thing", "/v1/files"}
 	if s.cfg != nil {
 		s.cfg(&cfg)
 	}

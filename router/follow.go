@@ -27,9 +27,8 @@ type follower struct {
 	index   index.TargetConfig // how to read its events
 	life    context.Context    // of the router; set before replica runs
 
-	// rest is until when nothing is sent there although it answers: it is shutting
-	// down. Unix nanoseconds.
-	rest atomic.Int64
+	// avoided is why its targets get no requests, nil or "" if they do.
+	avoided atomic.Pointer[string]
 
 	// blockSize is what the engine's events say, once they do: stronger than
 	// its configuration.
@@ -50,7 +49,7 @@ func (r *Router) addEngines() error {
 		f.replica, err = engine.New(engine.Config{
 			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
 			Poll: r.cfg.Poll, MetricsPoll: r.cfg.MetricsEvery(), Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
-		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Down: f.down})
+		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Missed: f.missed})
 		if err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
@@ -168,25 +167,51 @@ func (f *follower) setRanks(n int, at time.Time) {
 }
 
 func (f *follower) up() {
-	if time.Now().UnixNano() < f.rest.Load() {
-		return
+	why := ""
+	if p := f.avoided.Load(); p != nil {
+		why = *p
 	}
-	f.set(fleet.Up, "")
+	f.set(fleet.Up, why)
 }
 
-// restFor is how long an engine is left alone that answers requests with "abort":
-// vLLM does so while it shuts down, and its /health says 200 all the same. It also
-// bounds what an overloaded engine may ask for with Retry-After, which may be meant
-// for one client only.
-const restFor = 10 * time.Second
+// avoid is told by the front door when a target gets no requests for a while because they
+// fail, and, with an empty why, when it gets them again.
+func (r *Router) avoid(x *fleet.Replica, t kv.Target, why string) {
+	f := r.follower(x.ID)
+	if f == nil {
+		return
+	}
+	f.avoided.Store(&why)
+	if f.row() != nil && f.row().State == fleet.Up {
+		f.set(fleet.Up, why)
+	}
+	if why == "" {
+		r.log.Info("requests go there again", "replica", x.Name, "rank", x.Rank(t))
+		return
+	}
+	r.log.Warn("requests go elsewhere", "replica", x.Name, "rank", x.Rank(t), "why", why)
+}
 
-// down is told when the engine did not answer twice in a row. If its port refuses
-// connections nobody is there to answer the requests that still wait for their
-// first byte: they go elsewhere now, not when their time is over.
-func (f *follower) down(err error) {
+// missed is told each look at the engine that failed, the n-th in a row. One whose port
+// refuses connections is down. One that is late gets no new work; when it is late again,
+// it has stopped, and what waits there for a first byte goes elsewhere: now, not when its
+// time is over. But one that sends answers meanwhile is well, whatever its health says.
+func (f *follower) missed(err error, n int, began time.Time) {
+	row := f.row()
+	refused, late := errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case row == nil || n == 1 && !refused && !late: // once is chance
+		return
+	case !refused && f.r.proxy.Heard(row, began):
+		f.set(fleet.Up, "it fails its health checks, but serves requests: "+err.Error())
+		return
+	}
 	f.set(fleet.Down, err.Error())
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	switch {
+	case refused:
 		f.r.proxy.Gone(f.id)
+	case late && n > 1 && f.r.another(row):
+		f.r.proxy.Frozen(f.id)
 	}
 }
 
@@ -240,22 +265,12 @@ func (r *Router) failed(x *fleet.Replica, why proxy.Reason, err error) {
 	if f == nil {
 		return
 	}
-	r.log.Warn("request failed", "replica", x.Name, "why", why.String(), "err", err)
+	r.complaints.warn(x.Name, why.String(), err, time.Now())
 	switch why {
-	case proxy.Overloaded:
-		var busy *proxy.BusyError
-		if errors.As(err, &busy) && r.another(x) {
-			f.rest.Store(time.Now().Add(min(busy.After, restFor)).UnixNano())
-			f.set(fleet.Down, "it is overloaded and asks to be left alone for "+busy.After.String())
-		}
-		return
 	case proxy.Unreachable:
 		f.set(fleet.Down, "a request could not reach it")
-	case proxy.Aborting:
-		f.rest.Store(time.Now().Add(restFor).UnixNano())
-		f.set(fleet.Down, "it aborts requests: shutting down")
-	case proxy.Broken, proxy.ServerError, proxy.Stalled:
-	default:
+	case proxy.Broken, proxy.ServerError, proxy.Stalled, proxy.Silent, proxy.Gateway, proxy.Aborting:
+	default: // what an engine says to one client is no word about the engine
 		return
 	}
 	f.replica.Poll()

@@ -39,13 +39,14 @@ type Router struct {
 	log     *slog.Logger
 	version string
 
-	table   *fleet.Table
-	index   *index.Index
-	sched   *sched.Scheduler
-	proxy   *proxy.Proxy
-	remote  *token.Remote
-	library *library.Library // nil: no tokens are made here
-	seed    kv.Seed
+	table      *fleet.Table
+	index      *index.Index
+	sched      *sched.Scheduler
+	proxy      *proxy.Proxy
+	remote     *token.Remote
+	library    *library.Library // nil: no tokens are made here
+	complaints complaints
+	seed       kv.Seed
 
 	layout   sync.Mutex   // over targets changing hands, and writing whose blocks are whose
 	receipts *receipt.Log // nil: not kept in a file
@@ -68,7 +69,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Router{cfg: cfg, log: log, version: version, table: new(fleet.Table), seed: kv.Seed(rand.Uint64())}
+	r := &Router{cfg: cfg, log: log, version: version, complaints: complaints{log: log}, table: new(fleet.Table), seed: kv.Seed(rand.Uint64())}
 	pol, err := policy.New(cfg.Policy, rand.IntN)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	r.remote = token.NewRemote(cfg.Tokens.Remote, &http.Client{Transport: transport}, r.seed, r.urls, time.Now)
 	r.proxy, err = proxy.New(cfg.Proxy, proxy.Parts{
 		Fleet: r.table, Sched: r.sched, Token: r.newSource(), Text: need.Text, Between: need.Between, Transport: transport,
-		Hooks: proxy.Hooks{Failed: r.failed},
+		Hooks: proxy.Hooks{Failed: r.failed, Avoided: r.avoid},
 	})
 	return r, err
 }

@@ -155,6 +155,9 @@ type Request struct {
 
 	// Exclude has targets that must not be chosen: those that failed this request.
 	Exclude []kv.Target
+	// Desperate takes targets that are down, too: nobody else is left, and one that doesn't
+	// answer its health checks may still serve.
+	Desperate bool
 	// Only, if not nil, is the single target that may be chosen, as another router
 	// has placed the request there and has told us, late (the simulator's do; those
 	// of kvasir serve don't talk). It is booked like our own, but its times are those
@@ -223,7 +226,7 @@ func (s *Scheduler) eligible(sc *scratch, snap *fleet.Snapshot, group *fleet.Gro
 			no.Excluded++
 		case rep.State == fleet.Draining:
 			no.Draining++
-		case rep.State != fleet.Up:
+		case rep.State != fleet.Up && !(r.Desperate && rep.State == fleet.Down):
 			no.Down++
 		default:
 			sc.cands = append(sc.cands, policy.Candidate{
