@@ -121,6 +121,9 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	rec := &recorder{header: http.Header{}, status: 200}
 	h.ServeHTTP(rec, req)
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
 	if rec.status == 0 {
 		return nil, errRefused
 	}
@@ -316,6 +319,16 @@ type router struct {
 	down  int
 	err   error
 	block chan struct{} // Apply waits for it while not nil
+
+	missed []miss
+}
+
+// A miss is a look that failed.
+type miss struct {
+	err   error
+	n     int
+	began time.Time
+	told  time.Time
 }
 
 func newRouter() *router {
@@ -325,6 +338,11 @@ func newRouter() *router {
 func (r *router) hooks() Hooks {
 	return Hooks{
 		Target: func(rank int) kv.Target { return kv.Target(rank) },
+		Missed: func(err error, n int, began time.Time) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.missed = append(r.missed, miss{err, n, began, time.Now()})
+		},
 		Apply: func(e *kv.Event) {
 			r.mu.Lock()
 			block := r.block
