@@ -24,7 +24,7 @@ func (m *Model) Explain(r *Request) (rendered string, res Result, err error) {
 		return "", res, errors.New(res.Why)
 	}
 	l := &Local{}
-	if res, err = l.make(m, r); err != nil {
+	if res, err = l.make(context.Background(), m, r); err != nil {
 		var refused *chat.Refused
 		return "", Result{Refused: errors.As(err, &refused), Why: err.Error()}, err
 	}

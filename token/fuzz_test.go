@@ -59,7 +59,7 @@ func FuzzLocal(f *testing.F) {
 				if (len(got.Prompts) == 0) == (got.Why == "") {
 					t.Fatalf("%d prompts, and the reason for none is %q", len(got.Prompts), got.Why)
 				}
-				want, err := bare.make(m, q)
+				want, err := bare.make(context.Background(), m, q)
 				if (err != nil) != (len(got.Prompts) == 0) {
 					t.Fatalf("%v without kept beginnings, %q with", err, got.Why)
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -91,6 +92,7 @@ type Local struct {
 	report func(Mismatch) // nil: nobody
 	panics atomic.Uint64
 	asking chan struct{} // one comparison at a time
+	slots  chan struct{} // has room for as many long texts as may be worked on at a time
 
 	mu     sync.RWMutex
 	models map[string]*Model // guarded by mu
@@ -98,7 +100,7 @@ type Local struct {
 
 // NewLocal returns a Local without models. report is told each mismatch.
 func NewLocal(cfg LocalConfig, next Source, report func(Mismatch)) *Local {
-	l := &Local{cfg: cfg, next: next, report: report, models: map[string]*Model{}, asking: make(chan struct{}, 1)}
+	l := &Local{cfg: cfg, next: next, report: report, models: map[string]*Model{}, asking: make(chan struct{}, 1), slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	if cfg.CacheBytes > 0 {
 		l.prefix = newPrefixes(cfg.CacheBytes)
 	}
@@ -133,7 +135,7 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 		l.compare(m, r, res) // the way back: by being right while nobody depends on it
 		return res
 	}
-	res, err := l.safely(m, r)
+	res, err := l.safely(ctx, m, r)
 	var refused *chat.Refused
 	switch {
 	case err == nil:
@@ -143,6 +145,8 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 		return res
 	case errors.As(err, &refused):
 		return Result{Why: "the engine will refuse the request: " + refused.Reason, Refused: true}
+	case errors.As(err, new(*tooLong)) || ctx.Err() != nil: // the engine would need longer
+		return Result{Why: err.Error()}
 	}
 	res = l.next.Tokens(ctx, r)
 	if len(res.Prompts) == 0 {
@@ -153,20 +157,49 @@ func (l *Local) Tokens(ctx context.Context, r *Request) Result {
 
 // safely is make, for which a bug of ours is a reason to ask the engine and not to
 // fail the request.
-func (l *Local) safely(m *Model, r *Request) (res Result, err error) {
+func (l *Local) safely(ctx context.Context, m *Model, r *Request) (res Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.panics.Add(1)
 			res, err = Result{}, fmt.Errorf("a bug in Kvasir, please report it with the model's name: %v", p)
 		}
 	}()
-	return l.make(m, r)
+	if len(r.Body) > longBody {
+		select {
+		case l.slots <- struct{}{}:
+			defer func() { <-l.slots }()
+		case <-ctx.Done():
+			return Result{}, errors.New("other long texts were before it, and it isn't waited for any longer")
+		}
+	}
+	return l.make(ctx, m, r)
+}
+
+// longBody is what a body must have, in bytes, to wait for one of few places: so that long
+// texts leave a core to the short ones.
+const longBody = 256 << 10
+
+// A tooLong is a text that can't be a prompt of the model's, or takes too long to find out.
+type tooLong struct{ why string }
+
+func (e *tooLong) Error() string { return e.why }
+
+// maxTokenBytes is more bytes than a token stands for in any text that people send: on
+// average it is three to five.
+const maxTokenBytes = 32
+
+// fits returns an error for a text that is far longer than the model's longest prompt.
+func (m *Model) fits(bytes int) error {
+	if m.maxLen > 0 && bytes > longBody && bytes/maxTokenBytes > m.maxLen {
+		return &tooLong{fmt.Sprintf("a text of %d bytes is no prompt for a model of %d tokens", bytes, m.maxLen)}
+	}
+	return nil
 }
 
 // make tokenizes r in process.
-func (l *Local) make(m *Model, r *Request) (Result, error) {
+func (l *Local) make(ctx context.Context, m *Model, r *Request) (Result, error) {
 	if r.Endpoint == Completions {
-		return l.completion(m, r.Body)
+		return l.completion(ctx, m, r.Body)
 	}
 	if m.chat == nil {
 		return Result{}, errors.New(m.noChat)
@@ -177,14 +210,21 @@ func (l *Local) make(m *Model, r *Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	size := len(p.Text)
+	for i := range p.Parts {
+		size += len(p.Parts[i].Text)
+	}
+	if err := m.fits(size); err != nil {
+		return Result{}, err
+	}
 	var ids []uint32
 	switch {
 	case p.Parts == nil:
-		ids = l.encode(m, p.Text, p.AddSpecialTokens)
+		ids, err = l.encode(ctx, m, p.Text, p.AddSpecialTokens)
 	case l.prefix == nil:
 		ids, err = p.Encode(nil, m.tok)
 	default:
-		ids, err = l.prefix.encodeParts(nil, m.tok, m.space, p.Parts)
+		ids, err = l.prefix.encodeParts(ctx, nil, m.tok, m.space, p.Parts)
 	}
 	if err != nil {
 		return Result{}, err
@@ -203,21 +243,26 @@ var texts = sync.Pool{New: func() any { return new(chat.Buffer) }}
 
 // encode appends nothing that the tokenizer would not: special tokens before and
 // after only where they are asked for.
-func (l *Local) encode(m *Model, text string, addSpecial bool) []uint32 {
-	var ids []uint32
+func (l *Local) encode(ctx context.Context, m *Model, text string, addSpecial bool) (ids []uint32, err error) {
 	if addSpecial {
 		ids = m.before[:len(m.before):len(m.before)]
 	}
 	if l.prefix != nil {
 		// The text is only read.
-		ids = l.prefix.encode(ids, m.tok, m.space, unsafe.Slice(unsafe.StringData(text), len(text)), len(m.after))
+		ids, err = l.prefix.encodeWhile(ctx, ids, m.tok, m.space, unsafe.Slice(unsafe.StringData(text), len(text)), len(m.after))
+		if errors.Is(err, errStretch) {
+			err = &tooLong{err.Error()}
+		}
+		if err != nil {
+			return nil, err
+		}
 	} else {
 		ids = m.tok.EncodeString(ids, text, false)
 	}
 	if addSpecial {
 		ids = append(ids, m.after...)
 	}
-	return ids
+	return ids, nil
 }
 
 func (l *Local) truncate(m *Model, t chat.Truncation, ids []uint32) ([]uint32, error) {
@@ -232,7 +277,7 @@ func (l *Local) truncate(m *Model, t chat.Truncation, ids []uint32) ([]uint32, e
 
 // completion reads a prompt of text, or a list of them, as vLLM's
 // /v1/completions does: special tokens are added unless add_special_tokens is false.
-func (l *Local) completion(m *Model, body []byte) (Result, error) {
+func (l *Local) completion(ctx context.Context, m *Model, body []byte) (Result, error) {
 	var texts []string
 	res := Result{Source: "local"}
 	special := true
@@ -263,7 +308,13 @@ func (l *Local) completion(m *Model, body []byte) (Result, error) {
 		return Result{}, errors.New("the request has no prompt of text")
 	}
 	for _, t := range texts {
-		ids := l.encode(m, t, special)
+		if err := m.fits(len(t)); err != nil {
+			return Result{}, err
+		}
+		ids, err := l.encode(ctx, m, t, special)
+		if err != nil {
+			return Result{}, err
+		}
 		if len(ids) == 0 {
 			return Result{}, errEmpty
 		}

@@ -1,6 +1,8 @@
 package token
 
 import (
+	"context"
+	"errors"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -85,11 +87,29 @@ var walks = sync.Pool{New: func() any { return new(walk) }}
 // slack more. Texts of different tokenizers must come with different values of
 // space.
 func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte, slack int) []uint32 {
+	ids, _ := p.encodeWhile(nil, dst, enc, space, text, slack) // without a context there is no error
+	return ids
+}
+
+// maxStretch bounds a stretch of text without a safe place to cut, in bytes, where somebody
+// waits: it can't be left before its end, and takes about .5 s for each MiB.
+const maxStretch = 256 << 10
+
+var errStretch = errors.New("a stretch of the text is too long to be encoded in one piece")
+
+// encodeWhile is encode as long as ctx lasts; nil is for ever.
+func (p *prefixes) encodeWhile(ctx context.Context, dst []uint32, enc encoder, space uint64, text []byte, slack int) ([]uint32, error) {
 	w := walks.Get().(*walk)
 	defer w.release()
 	key := pieceKey{space, ^space}
 	at := 0
 	for end := cut(enc, text, 0); end > 0; end = cut(enc, text, at) {
+		if ctx != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if ctx != nil && end-at > maxStretch {
+			return nil, errStretch
+		}
 		key = p.next(key, text[at:end])
 		x := p.get(key)
 		if x == nil {
@@ -99,13 +119,16 @@ func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte, 
 		w.found = append(w.found, x)
 		at = end
 	}
+	if ctx != nil && len(text)-at > maxStretch {
+		return nil, errStretch
+	}
 	w.ids = enc.Encode(w.ids[:0], text[at:], false)
-	return w.join(dst, slack)
+	return w.join(dst, slack), nil
 }
 
 // encodeParts is encode for a prompt whose parts are encoded one by one: a piece
 // is as many whole parts as make up pieceSize.
-func (p *prefixes) encodeParts(dst []uint32, enc chat.Encoder, space uint64, parts []chat.Part) ([]uint32, error) {
+func (p *prefixes) encodeParts(ctx context.Context, dst []uint32, enc chat.Encoder, space uint64, parts []chat.Part) ([]uint32, error) {
 	w := walks.Get().(*walk)
 	defer w.release()
 	key := pieceKey{^space, space} // no text has this beginning
@@ -118,6 +141,9 @@ func (p *prefixes) encodeParts(dst []uint32, enc chat.Encoder, space uint64, par
 		key = p.next(key, unsafe.Slice(unsafe.StringData(text), len(text)))
 		if size += len(text); size < pieceSize {
 			continue
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		x := p.get(key)
 		if x == nil {

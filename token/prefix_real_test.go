@@ -1,6 +1,7 @@
 package token
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -175,7 +176,7 @@ func TestPartsWithRealTokenizers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := p.encodeParts(nil, tok, 1, parts)
+				got, err := p.encodeParts(context.Background(), nil, tok, 1, parts)
 				if err != nil || !slices.Equal(got, want) {
 					t.Fatalf("prompt %d of %d parts: the ids differ from those of each part (%v)", n, len(parts), err)
 				}
@@ -183,7 +184,7 @@ func TestPartsWithRealTokenizers(t *testing.T) {
 			if s := p.snapshot(); s.Hits == 0 {
 				t.Errorf("no piece was ever found: %+v", s)
 			}
-			if _, err := p.encodeParts(nil, tok, 1, []chat.Part{{Text: "<|no such token|>", Control: true}}); err == nil {
+			if _, err := p.encodeParts(context.Background(), nil, tok, 1, []chat.Part{{Text: "<|no such token|>", Control: true}}); err == nil {
 				t.Error("an unknown control token was encoded")
 			}
 		})

@@ -99,7 +99,7 @@ func (l *Local) compare(m *Model, r *Request, theirs Result) {
 	if len(theirs.Prompts) == 0 {
 		return
 	}
-	if ours, err := l.safely(m, r); err == nil {
+	if ours, err := l.safely(context.Background(), m, r); err == nil {
 		l.equal(m, r, ours, theirs)
 	}
 }
