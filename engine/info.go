@@ -110,6 +110,17 @@ func firstLine(body []byte) string {
 	return s
 }
 
+// A loose field of another type than we expect counts as absent: one odd field must not
+// make an engine that serves look down.
+type loose[T any] struct{ v T }
+
+func (l *loose[T]) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &l.v) != nil {
+		*l = loose[T]{}
+	}
+	return nil
+}
+
 // maxModels bounds the models of a replica that are kept.
 const maxModels = 4096
 
@@ -118,32 +129,26 @@ const maxModels = 4096
 func (c *client) models(ctx context.Context) (models []kv.Model, owner string, err error) {
 	var list struct {
 		Data []struct {
-			ID      string  `json:"id"`
-			Root    *string `json:"root"`
-			Parent  *string `json:"parent"`
-			MaxLen  *int    `json:"max_model_len"`
-			OwnedBy string  `json:"owned_by"`
+			ID      loose[string]  `json:"id"`
+			Root    loose[string]  `json:"root"`
+			Parent  loose[string]  `json:"parent"`
+			MaxLen  loose[float64] `json:"max_model_len"`
+			OwnedBy loose[string]  `json:"owned_by"`
 		} `json:"data"`
 	}
 	if err := c.getJSON(ctx, "/v1/models", &list); err != nil {
 		return nil, "", err
 	}
 	for _, d := range list.Data {
-		if d.ID == "" || len(models) == maxModels {
+		if d.ID.v == "" || len(models) == maxModels {
 			continue
 		}
-		m := kv.Model{ID: d.ID}
-		if d.Root != nil {
-			m.Root = *d.Root
-		}
-		if d.Parent != nil {
-			m.Parent = *d.Parent
-		}
-		if d.MaxLen != nil && *d.MaxLen > 0 {
-			m.MaxLen = *d.MaxLen
+		m := kv.Model{ID: d.ID.v, Root: d.Root.v, Parent: d.Parent.v}
+		if d.MaxLen.v >= 1 && d.MaxLen.v <= 1<<40 {
+			m.MaxLen = int(d.MaxLen.v)
 		}
 		models = append(models, m)
-		owner = d.OwnedBy
+		owner = d.OwnedBy.v
 	}
 	for i := range models { // vLLM tells the length of base models only
 		if m := &models[i]; m.MaxLen == 0 && m.Parent != "" {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math/bits"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -121,7 +122,7 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (_ *body, err e
 
 // grow makes room for more, all of it if enough of the announced length has come.
 func (b *body) grow(announced int64) error {
-	next := max(2*cap(b.b), 4<<10)
+	next := max(1<<bits.Len(uint(cap(b.b))), 4<<10)
 	if len(b.b) >= proven && announced > 0 {
 		next = int(announced)
 	}

@@ -11,7 +11,7 @@ import (
 // Config says how a Proxy behaves. Start from Defaults: the zero Config is not valid.
 type Config struct {
 	// MaxBody bounds a request's body, in bytes. More is answered 413.
-	MaxBody int64 `yaml:"max_body" default:"32Mi" range:"1..1Gi" unit:"bytes"`
+	MaxBody int64 `yaml:"max_body" default:"128Mi" range:"1..1Gi" unit:"bytes"`
 
 	// MaxBodies bounds the memory of all requests' bodies together, from their first byte
 	// until an engine has begun to answer. More is answered 503, with Retry-After. A quarter

@@ -111,6 +111,13 @@ func TestEveryPhaseHasALimit(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"choices\":[")
 			io.Copy(io.Discard, c)
 		}), want: "504 " + stalled, took: 20 * time.Second},
+		{name: "an answer that matters to nobody", send: post(chatPath, "", chatBody), engine: func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(503)
+			io.WriteString(w, "busy")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, want: `502 {"error":{"message":"the engine that had this request failed before its answer was complete (overloaded)","type":"server_error","param":null,"code":"engine_failed"}}`, took: keepTime},
 		{name: "idle: in a stream", send: post(chatPath, "", chatStream), engine: timed(chatA, time.Hour), want: "200 " + chatA + "data: " + stalled + "\n\n" + chatDone, took: 20 * time.Second},
 		{name: "idle: in an event", send: post(chatPath, "", chatStream), engine: timed(chatA+chatB[:20], time.Hour), want: "200 " + chatA + chatB[:20] + " cut", took: 20 * time.Second},
 	} {

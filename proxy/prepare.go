@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"kvasir/fleet"
@@ -20,6 +21,11 @@ func (c *call) read() *problem {
 	switch {
 	case c.opaque():
 		c.f.model, c.f.hasModel = formModel(c.r.Header, c.body.b)
+		if !c.f.hasModel && c.encoded() && soleModel(snap) == "" && len(snap.Groups()) > 0 {
+			e := badRequest("unsupported_encoding", "several models are served here, and which one this request is for can't be read in the coding of its body (Content-Encoding): send it plain")
+			e.status = http.StatusUnsupportedMediaType
+			return e
+		}
 		if !c.f.hasModel {
 			c.f.model = anyModel(snap)
 		}
@@ -47,7 +53,7 @@ func (c *call) read() *problem {
 
 // opaque reports whether the body can't or needn't be read as JSON.
 func (c *call) opaque() bool {
-	if c.r.Header.Get("Content-Encoding") != "" {
+	if c.encoded() {
 		return true
 	}
 	if c.r.Method == http.MethodPost && (c.rt.post || len(c.body.b) > 0) {
@@ -55,6 +61,12 @@ func (c *call) opaque() bool {
 		return form || !c.rt.post && !looksJSON(c.body.b)
 	}
 	return len(c.body.b) == 0 || !looksJSON(c.body.b)
+}
+
+// encoded reports whether the body is in a coding that isn't read here. "identity" is none.
+func (c *call) encoded() bool {
+	coding := c.r.Header.Get("Content-Encoding")
+	return coding != "" && !strings.EqualFold(strings.TrimSpace(coding), "identity")
 }
 
 func looksJSON(b []byte) bool {

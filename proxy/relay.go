@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -37,7 +38,7 @@ func (a *attempt) relay() (Reason, sched.Outcome) {
 		return a.keep(buf[:], why)
 	case events:
 		return a.relayStream(buf[:])
-	case document && c.rt.generate:
+	case c.rt.generate && (document || a.short()):
 		return a.relayWhole(buf[:])
 	}
 	return a.relayRaw(buf[:])
@@ -59,6 +60,13 @@ func (a *attempt) kind() (events, document bool) {
 	return strings.EqualFold(typ, "text/event-stream"), strings.EqualFold(typ, "application/json")
 }
 
+// short reports whether an answer of some other kind is short enough to be held back to its
+// end, so that another engine may do better if it breaks off.
+func (a *attempt) short() bool {
+	n := a.resp.ContentLength
+	return a.resp.StatusCode == http.StatusOK && n >= 0 && n <= int64(a.c.p.cfg.HoldBytes)
+}
+
 // refused tells the client, who has the head of a stream that died before its first
 // content, that this engine won't go on with it.
 func (a *attempt) refused(buf []byte, why Reason) (Reason, sched.Outcome) {
@@ -78,10 +86,15 @@ func (a *attempt) refused(buf []byte, why Reason) (Reason, sched.Outcome) {
 	return None, sched.Completed
 }
 
+// keepTime bounds the wait for the body of an answer that only matters if no engine does
+// better.
+const keepTime = time.Second
+
 // keep keeps an answer that asks for another engine: the client gets it only if
 // there is none.
 func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 	c := a.c
+	a.clock.Reset(min(keepTime, c.p.cfg.Idle))
 	for {
 		n, err := a.resp.Body.Read(buf)
 		c.held = append(c.held, buf[:n]...)
@@ -92,6 +105,9 @@ func (a *attempt) keep(buf []byte, why Reason) (Reason, sched.Outcome) {
 				a.note(None, nil)
 				return why, sched.Completed
 			}
+			a.note(why, nil)
+			return why, sched.Failed
+		case context.Cause(a.ctx) == errSilent: // its head has said enough, and the rest doesn't come
 			a.note(why, nil)
 			return why, sched.Failed
 		case err != nil:

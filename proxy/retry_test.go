@@ -58,6 +58,13 @@ func TestFailureBeforeTheFirstByteGoesElsewhere(t *testing.T) {
 		{name: "cut in the middle of a whole answer", raw: reading(func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"choices\":[")
 		}), why: Broken},
+		{name: "cut in the middle of a short text", raw: reading(func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 500\r\n\r\nhello")
+		}), why: Broken},
+		{name: "503 whose body never ends", raw: reading(func(c net.Conn) {
+			io.WriteString(c, "HTTP/1.1 503 Busy\r\nContent-Length: 500\r\n\r\nbusy")
+			io.Copy(io.Discard, c)
+		}), why: Overloaded, took: keepTime},
 		{name: "502", http: answerJSON(502, "bad"), why: Gateway},
 		{name: "503", http: answerJSON(503, "busy", "Retry-After", "7"), why: Overloaded},
 		{name: "504", http: answerJSON(504, "slow"), why: Gateway},

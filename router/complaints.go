@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"log/slog"
 	"sync"
 	"time"
@@ -52,4 +53,18 @@ func (c *complaints) count(k complaint, now time.Time) (n int, due bool) {
 	}
 	n, r.n, r.at = r.n, 0, now
 	return n, true
+}
+
+// A serverLog takes what net/http's server has to say. That clients break off, it says at
+// length: that is for debugging. A panic is not.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Write(p []byte) (int, error) {
+	line := string(bytes.TrimSpace(p))
+	if bytes.Contains(p, []byte("panic serving")) {
+		l.log.Error("a bug in Kvasir, please report it: one request was lost", "panic", line)
+	} else {
+		l.log.Debug("front door", "says", line)
+	}
+	return len(p), nil
 }

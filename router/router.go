@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -181,7 +182,7 @@ func (r *Router) Start(ctx context.Context) (err error) {
 		r.running.Go(func() { r.keepIndexEvery(ctx) })
 	}
 	door := proxy.NewListener(r.frontLn, r.cfg.Proxy)
-	r.front = door.Server(r.proxy, slog.NewLogLogger(r.log.Handler(), slog.LevelDebug))
+	r.front = door.Server(r.proxy, log.New(serverLog{r.log}, "", 0))
 	r.running.Go(func() { r.serve("front door", r.front, door) })
 	if r.adminLn != nil {
 		r.admin = &http.Server{Handler: r.adminHandler(), ReadHeaderTimeout: 30 * time.Second}

@@ -109,6 +109,7 @@ func (c serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	slog.SetDefault(log) // net/http's client logs through it, too
 	r, err := router.New(cfg, log, version())
 	if err != nil {
 		return err
