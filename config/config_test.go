@@ -89,7 +89,7 @@ func TestErrors(t *testing.T) {
 		{engines + "admin: nowhere\n", `yaml:2:1: admin: "nowhere", want HOST:PORT, :PORT or off`},
 		{engines + "policy: {name: dynmo}\n", `did you mean "dynamo"`},
 		{engines + "proxy: {idle: 1ns}\n", "yaml:2:9: proxy.idle: 1ns, want 10ms to 24h"},
-		{engines + "proxy: {pass: [/a, /]}\n", `proxy.pass: "/", want path prefixes`},
+		{engines + "proxy: {pass: [/a, /]}\n", `proxy.pass: "/", want paths such`},
 		{engines + "tokens: {mode: sometimes}\n", `tokens.mode: "sometimes", want auto, remote or off`},
 		{engines + "tokens: {template: {zone: Moon/Base}}\n", `tokens.template.zone: "Moon/Base", want a time zone`},
 		{"engines: [{url: http://a:1, events: nowhere}]\n", `yaml:1:29: engines[0].events: "nowhere", want tcp://`},

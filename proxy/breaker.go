@@ -104,7 +104,8 @@ func (b *breakers) failed(f failure, beside []kv.Target, sure bool, now time.Tim
 		if !sure && row < ejectRow && bits.OnesCount32(rec.history&0xffff) < ejectOf {
 			return 0
 		}
-		if out := 1 + b.among(beside); out > max(1, int(b.share*float64(len(beside)))) || len(beside) < 2 || b.share == 0 {
+		n := len(beside)
+		if b.share == 0 || b.among(beside) >= min(max(1, int(b.share*float64(n))), n-1) {
 			return 0
 		}
 		rec.out = true

@@ -202,6 +202,30 @@ func TestEjectionIsCapped(t *testing.T) {
 	}
 }
 
+// The share is a setting: none, or all but one.
+func TestEjectShare(t *testing.T) {
+	for share, want := range map[float64]int{0: 0, 0.4: 1, 1: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, setup{cfg: func(c *Config) { c.EjectShare = share }})
+			defer w.close()
+			for _, addr := range []string{"a:80", "b:80"} {
+				w.engine(addr)
+				w.serve(addr, answerJSON(500, deadDoc))
+			}
+			w.engine("c:80")
+			w.serve("c:80", answerJSON(200, goodDoc))
+			for range 20 {
+				if code, _, _ := w.do("POST", chatPath, chatBody); code != 200 {
+					t.Errorf("share %v: %d", share, code)
+				}
+			}
+			if got := w.proxy.Stats().Avoided; got != want {
+				t.Errorf("share %v: %d of 3 are avoided, want %d", share, got, want)
+			}
+		})
+	}
+}
+
 // A target number that comes back with another replica doesn't inherit.
 func TestRecordsBelongToReplicas(t *testing.T) {
 	b := breakers{share: 0.7}

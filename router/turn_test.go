@@ -24,7 +24,8 @@ var turned = map[string]string{
 	"tokens.template.harmony": "token/library.TestHarmonyFollowsTheEngine",
 	"proxy.max_body":          "proxy.TestChunkedBodyTooLarge", "proxy.max_bodies": "proxy.TestBodiesShareABudget", "proxy.max_conns": "proxy.TestConnectionsAreBounded",
 	"proxy.max_conns_per_address": "proxy.TestConnectionsOfAnAddressAreBounded",
-	"proxy.first_token":           "proxy.TestFirstTokenIsContent", "proxy.answer": "proxy.TestEveryPhaseHasALimit", "proxy.idle": "proxy.TestEveryPhaseHasALimit",
+	"proxy.eject_share":           "proxy.TestEjectShare", "proxy.body": "proxy.TestEveryPhaseHasALimit",
+	"proxy.first_token": "proxy.TestFirstTokenIsContent", "proxy.answer": "proxy.TestEveryPhaseHasALimit", "proxy.idle": "proxy.TestEveryPhaseHasALimit",
 	"proxy.tokens": "proxy.TestEveryPhaseHasALimit", "proxy.hold_for": "proxy.TestClientThatTakesNothingIsCutByIdle", "proxy.idle_conn": "here",
 	"proxy.attempts": "proxy.TestRetryBudget", "proxy.retry_for": "proxy.TestRetryBudget", "proxy.retry_429": "proxy.TestRetryBudget",
 	"proxy.explain": "proxy.TestAnswerOnTheWire", "proxy.forwarded_for": "proxy.TestNoHeadersOfOurs", "proxy.request_id": "proxy.TestNoHeadersOfOurs",
@@ -38,7 +39,7 @@ var turned = map[string]string{
 var unturned = []string{
 	"engines[].replay", "engines[].ranks", "tokens.mode", "tokens.files.repos", "tokens.local.cache_bytes", "tokens.remote.timeout", "tokens.remote.concurrency",
 	"tokens.remote.cache_bytes", "tokens.remote.retry", "tokens.template.content_format", "tokens.template.default_kwargs", "tokens.template.trust_request",
-	"tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone", "proxy.body", "proxy.dial", "proxy.hold_bytes", "proxy.retry_after",
+	"tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone", "proxy.dial", "proxy.hold_bytes", "proxy.retry_after",
 	"drain_grace", "poll", "index_bytes", "index_snapshot_every", "receipts_file_bytes", "receipts_file_keep",
 }
 
