@@ -63,7 +63,7 @@ func (g *budget) take(n int64, large bool) bool {
 }
 
 // readBody reads the whole body of r, at most MaxBody bytes, else errTooLarge; in time,
-// else os.ErrDeadlineExceeded; within the budget for all, else errNoRoom. ServeHTTP has
+// else os.ErrDeadlineExceeded; within the budget for all, else errNoRoom. The server has
 // set a deadline for the first of it. The caller holds the body until release.
 func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (_ *body, err error) {
 	limit := p.cfg.MaxBody
@@ -78,6 +78,7 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request) (_ *body, err e
 	b.b, b.budget, b.cost = b.b[:0], &p.bodies, 0
 	b.refs.Store(1)
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+		setReadDeadline(w, time.Time{})
 		return b, nil
 	}
 	defer func() {

@@ -24,8 +24,9 @@ type Config struct {
 	// 429. Behind a load balancer all clients have its address.
 	MaxConnsPerAddress int `yaml:"max_conns_per_address" default:"0" range:"1..10000000" or:"0: no bound"`
 
-	// Body bounds the time in which a request's body must have come. It must also bring
-	// 10 KiB every 10 s. Else the client gets 408.
+	// Body bounds the time in which a request's body must have come. The first of it must
+	// come within 30 s of the request's first byte, and then 10 KiB every 10 s. Else the
+	// client gets 408.
 	Body time.Duration `yaml:"body" default:"2m" range:"10ms..1h"`
 	// Dial bounds the connecting to an engine.
 	Dial time.Duration `yaml:"dial" default:"2s" range:"1ms..1m"`

@@ -19,6 +19,7 @@ type Listener struct {
 	net.Listener
 	max, perAddress int
 	patience        time.Duration // of a write
+	first           time.Duration // until a request's head, and the first of its body, must have come
 
 	mu     sync.Mutex
 	conns  map[*clientConn]struct{} // guarded by mu
@@ -35,7 +36,7 @@ func NewListener(ln net.Listener, cfg Config) *Listener {
 		limit = openFiles()
 	}
 	return &Listener{
-		Listener: ln, max: limit, perAddress: cfg.MaxConnsPerAddress, patience: 2 * cfg.Idle,
+		Listener: ln, max: limit, perAddress: cfg.MaxConnsPerAddress, patience: 2 * cfg.Idle, first: min(headTime, cfg.Body),
 		conns: map[*clientConn]struct{}{}, byAddr: map[netip.Addr]int{}, byes: make(chan struct{}, 64),
 	}
 }
@@ -48,11 +49,12 @@ const (
 	idleTime  = 10 * time.Minute
 )
 
-// Server returns a server of h for l.
+// Server returns a server of h, a Proxy, for l. Head and body have one deadline to begin with,
+// which net/http sets once; the proxy moves it while a body comes, and takes it away.
 func (l *Listener) Server(h http.Handler, errors *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, ConnState: l.State, ErrorLog: errors,
-		ReadHeaderTimeout: headTime, MaxHeaderBytes: headBytes, IdleTimeout: idleTime,
+		ReadHeaderTimeout: l.first, ReadTimeout: l.first, MaxHeaderBytes: headBytes, IdleTimeout: idleTime,
 	}
 }
 

@@ -139,11 +139,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	if r.ContentLength != 0 {
-		setReadDeadline(w, time.Now().Add(min(bodyWindow, p.cfg.Body)))
-		if !ok || !methodOK || rt.endpoint == Health || rt.endpoint == Models {
-			w.Header().Set("Connection", "close") // or net/http would read the body before it answers
-		}
+	if r.ContentLength != 0 && (!ok || !methodOK || rt.endpoint == Health || rt.endpoint == Models) {
+		w.Header().Set("Connection", "close") // or net/http would read the body before it answers
 	}
 	switch {
 	case !ok:
