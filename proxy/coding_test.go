@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"kvasir/fleet"
+	"kvasir/kv"
 )
 
 // "identity" is no coding: the body is read, and its model found. What can't be read goes
@@ -28,7 +28,7 @@ func TestContentEncoding(t *testing.T) {
 			w := newWorld(t, setup{})
 			defer w.close()
 			for _, name := range []string{"a", "b"}[:c.models] {
-				w.engine(name+":80", fleet.Model{ID: name})
+				w.engine(name+":80", kv.Model{ID: name})
 				w.serve(name+":80", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					if b, _ := io.ReadAll(r.Body); string(b) != c.body || r.Header.Get("Content-Encoding") == "" {
 						t.Errorf("%s: the engine got %q, %v", c.coding, b, r.Header)
