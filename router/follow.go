@@ -33,6 +33,8 @@ type follower struct {
 	// blockSize is what the engine's events say, once they do: stronger than
 	// its configuration.
 	blockSize atomic.Int32
+	blocks    fullBlocks
+	otherSize atomic.Bool // it was said that events and configuration differ
 }
 
 // addEngines puts the configured engines into the table.
@@ -84,10 +86,14 @@ func (f *follower) target(rank int) kv.Target {
 	return row.Targets[rank]
 }
 
-// apply takes one event of the engine. Its block size is the truth.
+// apply takes one event of the engine. The size of its full blocks is the truth.
 func (f *follower) apply(ev *kv.Event) {
-	if ev.Kind == kv.Stored && ev.Attention == kv.Dense && ev.Tier == kv.GPU && ev.BlockSize > 0 && f.blockSize.Load() != ev.BlockSize {
-		f.setBlockSize(int(ev.BlockSize))
+	size, rest := f.blocks.take(ev)
+	if rest {
+		return
+	}
+	if size > 0 && size != f.blockSize.Load() {
+		f.setBlockSize(int(size))
 	}
 	f.r.sched.Apply(ev)
 }
@@ -96,7 +102,7 @@ func (f *follower) setBlockSize(n int) {
 	f.blockSize.Store(int32(n))
 	was := 0
 	f.r.table.Update(f.id, func(x *fleet.Replica) { was, x.BlockSize = x.BlockSize, n })
-	if was != 0 && was != n {
+	if was != 0 && was != n && !f.otherSize.Swap(true) {
 		f.r.log.Warn("the engine's events have another block size than its configuration", "replica", f.name, "configured", was, "events", n)
 	}
 }
