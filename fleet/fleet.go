@@ -100,6 +100,16 @@ func (r *Replica) Serves(id string) (kv.Model, bool) {
 	return kv.Model{}, false
 }
 
+// MaxLen returns how many tokens of prompt and answer r takes for the model called
+// id, 0 if it doesn't say. Engines don't say it of adapters: the base model's counts.
+func (r *Replica) MaxLen(id string) int {
+	m, _ := r.Serves(id)
+	if m.MaxLen == 0 && m.Parent != "" {
+		m, _ = r.Serves(m.Parent)
+	}
+	return m.MaxLen
+}
+
 // A Snapshot is the fleet at one moment. It is immutable.
 type Snapshot struct {
 	Generation uint64
@@ -115,6 +125,7 @@ type Group struct {
 	Model      kv.Model
 	Targets    []kv.Target // of replicas in every state, ascending
 	BlockSizes []int       // in use by those replicas, ascending
+	Shortest   int         // of the known context lengths of those replicas; 0: none is known
 }
 
 // Replica returns the replica that t belongs to, or nil.
@@ -351,6 +362,9 @@ func (t *Table) publish(rs []*Replica) {
 			}
 			if m.MaxLen > g.Model.MaxLen {
 				g.Model.MaxLen = m.MaxLen
+			}
+			if n := r.MaxLen(m.ID); n > 0 && (g.Shortest == 0 || n < g.Shortest) {
+				g.Shortest = n
 			}
 			g.Targets = append(g.Targets, r.Targets...)
 			if r.BlockSize > 0 && !slices.Contains(g.BlockSizes, r.BlockSize) {

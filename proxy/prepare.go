@@ -171,6 +171,9 @@ func (c *call) tokens(res *token.Result) {
 	prompt := &res.Prompts[longest]
 	c.p.sched.Chains(&c.route.Prompt, c.f.model, prompt.IDs, key, prompt.Extras)
 	c.route.Prompt.Tokens = sum
+	if c.route.Room = len(prompt.IDs); c.rt.kind != token.Embeddings { // which answer with no token
+		c.route.Room += max(c.f.answer, 1)
+	}
 	c.route.Source = res.Source
 }
 

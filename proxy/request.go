@@ -21,6 +21,7 @@ type fields struct {
 	hasModel bool // a string was there, even if empty
 	stream   bool
 	output   int    // tokens that the client allows, over all choices; 0: not said
+	answer   int    // likewise, for one choice
 	expected int    // tokens that it expects (nvext.agent_hints.osl), likewise
 	priority said   // "priority"
 	hint     said   // nvext.agent_hints.priority
@@ -112,7 +113,8 @@ func (c *cursor) fields() (f fields, asObject bool, err error) {
 	choices := min(max(n, 1), 128)
 	for _, x := range [...]int{maxCompletion, maxTokens, maxOutput} {
 		if x > 0 {
-			f.output = min(x, 1<<30) * choices
+			f.answer = min(x, 1<<30)
+			f.output = f.answer * choices
 			break
 		}
 	}

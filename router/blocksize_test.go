@@ -34,7 +34,7 @@ func newTold(t *testing.T) *told {
 		t.Fatal(err)
 	}
 	f := r.followers[0]
-	f.info(engine.Info{Kind: "vllm", BlockSize: 16, Models: []engine.Model{{ID: "m"}}})
+	f.info(engine.Info{Kind: "vllm", BlockSize: 16, Models: []kv.Model{{ID: "m"}}})
 	return &told{t: t, r: r, f: f, log: log}
 }
 

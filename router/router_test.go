@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,11 +30,16 @@ type testFleet struct {
 
 func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
 	t.Helper()
+	return newFleetOf(t, slices.Repeat([]mockserver.Config{mockserver.Defaults()}, n), edit)
+}
+
+func newFleetOf(t *testing.T, engines []mockserver.Config, edit func(*config.Config)) *testFleet {
+	t.Helper()
 	f := &testFleet{t: t}
 	cfg := config.Defaults()
 	cfg.Listen, cfg.Admin, cfg.Poll = "127.0.0.1:0", "127.0.0.1:0", 50*time.Millisecond
-	for range n {
-		s := startEngine(t, mockserver.Defaults())
+	for _, e := range engines {
+		s := startEngine(t, e)
 		f.engines = append(f.engines, s)
 		cfg.Engines = append(cfg.Engines, config.NewEngine(s.URL()))
 	}
@@ -50,7 +56,7 @@ func newFleet(t *testing.T, n int, edit func(*config.Config)) *testFleet {
 	}
 	t.Cleanup(func() { cancel(); r.Close() })
 	f.router = r
-	if err := r.Ready(ctx, n, 30*time.Second); err != nil {
+	if err := r.Ready(ctx, len(engines), 30*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	return f

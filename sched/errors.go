@@ -26,11 +26,16 @@ func (e *UnknownModelError) Error() string {
 type UnavailableError struct {
 	Model                           string
 	Total, Down, Draining, Excluded int
+	Short                           int // their context is too short for it
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("model %q: none of its %d targets can take the request (%d down, %d draining, %d tried already)",
-		e.Model, e.Total, e.Down, e.Draining, e.Excluded)
+	short := ""
+	if e.Short > 0 {
+		short = fmt.Sprintf(", %d have too short a context for it", e.Short)
+	}
+	return fmt.Sprintf("model %q: none of its %d targets can take the request (%d down, %d draining, %d tried already%s)",
+		e.Model, e.Total, e.Down, e.Draining, e.Excluded, short)
 }
 
 // ShedError says that the policy refuses the request under the present load.

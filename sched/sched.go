@@ -142,6 +142,7 @@ type Request struct {
 	Source string // where the tokens came from: "ids", "render", "local", …
 
 	Bytes     int    // length of the body: the estimate of work when Tokens is 0
+	Room      int    // tokens of the longest prompt and of one answer at least, 0 if unknown: see eligible
 	Output    int    // tokens that the client expects to get (a hint), 0 if it doesn't say
 	MaxOutput int    // tokens that the client allows, 0 if it doesn't say
 	Session   string // what ties the requests of one conversation together, or ""
@@ -213,10 +214,14 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 	return d, nil
 }
 
-// eligible fills sc.cands with the targets that may be chosen.
+// eligible fills sc.cands with the targets that may be chosen. Where a request has
+// room on some replicas only, the others aren't asked, even while those are down: 2,000
+// tokens go to the one with 131,072, never to the one with 512. Where it has room
+// nowhere anybody may be asked, as the engine itself says best what is too long.
 func (s *Scheduler) eligible(sc *scratch, snap *fleet.Snapshot, group *fleet.Group, r *Request) error {
 	sc.cands = sc.cands[:0]
 	no := UnavailableError{Model: r.Model, Total: len(group.Targets)}
+	short := r.Room > group.Shortest && group.Shortest > 0 && fitsAny(snap, group, r)
 	for _, t := range group.Targets {
 		rep := snap.Replica(t)
 		switch {
@@ -224,6 +229,8 @@ func (s *Scheduler) eligible(sc *scratch, snap *fleet.Snapshot, group *fleet.Gro
 			no.Excluded++
 		case contains(r.Exclude, t):
 			no.Excluded++
+		case short && r.Only == nil && !fits(rep, r):
+			no.Short++
 		case rep.State == fleet.Draining:
 			no.Draining++
 		case rep.State != fleet.Up && !(r.Desperate && rep.State == fleet.Down):
@@ -238,6 +245,21 @@ func (s *Scheduler) eligible(sc *scratch, snap *fleet.Snapshot, group *fleet.Gro
 		return &no
 	}
 	return nil
+}
+
+// fits says that rep has room for r, or doesn't say how much it has.
+func fits(rep *fleet.Replica, r *Request) bool {
+	n := rep.MaxLen(r.Model)
+	return n == 0 || n >= r.Room
+}
+
+func fitsAny(snap *fleet.Snapshot, group *fleet.Group, r *Request) bool {
+	for _, t := range group.Targets {
+		if fits(snap.Replica(t), r) {
+			return true
+		}
+	}
+	return false
 }
 
 // match fills in what each candidate holds of the prompt.

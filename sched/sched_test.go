@@ -203,7 +203,7 @@ func TestErrorsSayWhy(t *testing.T) {
 	h.table.Update(snap.Replicas[1].ID, func(r *fleet.Replica) { r.State = fleet.Draining })
 	_, err = h.Route(&Request{Model: "m", Exclude: []kv.Target{2}}, t0)
 	var none *UnavailableError
-	if !errors.As(err, &none) || *none != (UnavailableError{"m", 3, 1, 1, 1}) {
+	if !errors.As(err, &none) || *none != (UnavailableError{Model: "m", Total: 3, Down: 1, Draining: 1, Excluded: 1}) {
 		t.Errorf("%v, want 1 down, 1 draining, 1 tried", err)
 	}
 	if d := h.route(t, &Request{Model: "m", Bytes: 400, Why: "off"}, t0); d.Target != 2 || d.Tokens != 0 {

@@ -177,7 +177,13 @@ func (s *script) change() {
 		if s.has("models") {
 			r.Models = nil
 			for _, m := range s.args["models"] {
-				r.Models = append(r.Models, kv.Model{ID: strings.TrimSpace(m)})
+				id, parent, _ := strings.Cut(strings.TrimSpace(m), "<")
+				r.Models = append(r.Models, kv.Model{ID: id, Parent: parent})
+			}
+		}
+		for i := range r.Models {
+			if r.Models[i].Parent == "" {
+				r.Models[i].MaxLen = s.num("max-len", r.Models[i].MaxLen)
 			}
 		}
 		for st := fleet.Starting; st <= fleet.Down; st++ {
@@ -216,7 +222,7 @@ func (s *script) announce(kind kv.Kind) {
 }
 
 // request reads the fields of a request: model=m id=.. tokens=(x:160) why=.. source=..
-// bytes=N output=N max-output=N session=.. tenant=.. text=.. silent next-turn=D
+// answer=N (tokens, at least) bytes=N output=N max-output=N session=.. tenant=.. text=.. silent next-turn=D
 // priority=N deadline=D exclude=(a,b).
 func (s *script) request() *sched.Request {
 	r := &sched.Request{
@@ -232,6 +238,7 @@ func (s *script) request() *sched.Request {
 	}
 	if s.has("tokens") {
 		s.Chains(&r.Prompt, r.Model, s.tokens(), kv.Key{}, nil)
+		r.Room = r.Prompt.Tokens + s.num("answer", 1)
 	}
 	return r
 }

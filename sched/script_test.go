@@ -29,7 +29,7 @@ import (
 //	new POLICY [receipts=N] [predict=D] [silence=D] [count-output] [token=D ...] [{settings of the policy, as in kvasir.yaml}]
 //	                                token=1ms: marginal and steer know that a prompt token takes 1 ms, and, with
 //	                                step=D and decode-step=D, a step and a token of an answer, and learn nothing
-//	replica A [models=(m)] [block=16] [blocks=N] [max-batch=N] [ranks=N] [state=up]
+//	replica A [models=(m,adapter<m)] [max-len=N] [block=16] [blocks=N] [max-batch=N] [ranks=N] [state=up]
 //	change A ...                    likewise, what is named only
 //	remove A                        from the fleet; its target's number stays taken until: release A
 //	store A [tokens=(x:160)] [tier=host]   the engine announces the full blocks of x
