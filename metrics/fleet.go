@@ -66,6 +66,7 @@ var targets = &group[target]{
 		count("target_predicted_cached_tokens_total", "Prompt tokens predicted cached, over requests whose usage is known.", "", func(x target) uint64 { return x.Predicted }),
 		count("target_served_cached_tokens_total", "Prompt tokens reported cached, over the same requests.", "over all prompt tokens: the hit rate", func(x target) uint64 { return x.Cached }),
 		count("target_phantom_tokens_total", "Tokens predicted cached but not served from cache.", "more than a few percent of predicted: what is known is wrong", func(x target) uint64 { return x.Over }),
+		gauge("target_served_share", "How much of what its blocks say the target's engine serves, as it is priced; 1 unless less was learned.", "below 1: an engine with recurrent layers, or events that aren't true; [trust.md](trust.md)", func(x target) float64 { return x.Share() }),
 		count("target_missed_tokens_total", "Tokens served from cache but not predicted.", "many: events are missing", func(x target) uint64 { return x.Under }),
 		counts("target_confirmed_total", "Answered requests whose blocks the engine announced (yes) or did not (no: the tokens are in doubt).", "mostly `no`: our token ids aren't the engine's", []string{"announced"}, func(x target, put put) {
 			put(float64(x.Confirmed), "yes")

@@ -231,6 +231,7 @@ func TestTargetValues(t *testing.T) {
 		"target_prefill_tokens":                  func(x target) float64 { return float64(x.load.Prefill) },
 		"target_decode_blocks":                   func(x target) float64 { return float64(x.load.DecodeBlocks) },
 		"target_phantom_tokens_total":            func(x target) float64 { return float64(x.Over) },
+		"target_served_share":                    func(target) float64 { return 1 },
 		"target_missed_tokens_total":             func(x target) float64 { return float64(x.Under) },
 		"target_confirmed_total{announced=yes}":  func(x target) float64 { return float64(x.Confirmed) },
 		"target_confirmed_total{announced=no}":   func(x target) float64 { return float64(x.Unconfirmed) },

@@ -175,6 +175,8 @@ func (c *call) tokens(res *token.Result) {
 		c.route.Room += max(c.f.answer, 1)
 	}
 	c.route.Source = res.Source
+	c.route.Unread = c.f.cache.unread(c.rt.kind)
+	c.route.Odd = !c.f.cache.shows() || len(res.Prompts) > 1 // of several, usage tells no single one
 }
 
 // pin keeps to the rank that the client asks for, on whichever replica. A rank that

@@ -29,6 +29,7 @@ type fields struct {
 	options  bool   // stream_options was there
 	previous string // the stored answer that it builds on (Responses), "" for none
 	unstored bool   // "store": false: the answer is not to be kept
+	cache    cacheUse
 }
 
 // A said is a number that a client may have said.
@@ -65,7 +66,7 @@ func (c *cursor) fields() (f fields, asObject bool, err error) {
 	var maxTokens, maxCompletion, maxOutput, n, osl int
 	var session [len(sessionNames)][]byte
 	for m := 0; c.more('}', &m); {
-		switch string(c.key()) {
+		switch name := c.key(); string(name) {
 		case "model":
 			raw := c.text()
 			f.model, f.hasModel = "", raw != nil
@@ -103,7 +104,7 @@ func (c *cursor) fields() (f fields, asObject bool, err error) {
 		case sessionNames[3]:
 			session[3] = c.text()
 		default:
-			c.skip()
+			f.cache.field(name, c)
 		}
 	}
 	c.end()

@@ -117,7 +117,14 @@ type world struct {
 	ended  []sched.Receipt // by end
 	failed []Reason
 	good   int // calls of Succeeded
+	rang   int // alarms of sched
 }
+
+func (w *world) alarm(kv.Target, string) { w.mu.Lock(); w.rang++; w.mu.Unlock() }
+
+func (w *world) alarms() int { w.mu.Lock(); defer w.mu.Unlock(); return w.rang }
+
+func fleetModel(id string) fleet.Model { return fleet.Model{ID: id, MaxLen: 1 << 17} }
 
 type setup struct {
 	cfg      func(*Config)
@@ -151,7 +158,7 @@ func newWorld(tb testing.TB, s setup) *world {
 	w.sched = sched.New(sched.Config{}, sched.Parts{
 		Fleet: w.table, Index: index.New(index.Config{Seed: 5}), Seed: 5,
 		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}), Policy: pol, Name: s.policy,
-		Hooks: sched.Hooks{Ended: func(r *sched.Receipt) {
+		Hooks: sched.Hooks{Drifted: w.alarm, Short: w.alarm, Ended: func(r *sched.Receipt) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.ended = append(w.ended, *r)

@@ -99,7 +99,7 @@ func New(cfg config.Config, log *slog.Logger, version string) (*Router, error) {
 	r.sched = sched.New(sched.Config{Receipts: cmp.Or(cfg.Receipts, -1)}, sched.Parts{
 		Fleet: r.table, Index: r.index, Seed: r.seed, Policy: pol, Name: cfg.Policy.Name,
 		Ledger: ledger.New(ledger.Config{OutputBlocks: need.OutputBlocks, Private: need.Private}),
-		Hooks:  sched.Hooks{Drifted: r.drifted, Ended: r.ended},
+		Hooks:  sched.Hooks{Drifted: r.drifted, Short: r.short, Ended: r.ended},
 	})
 	for _, f := range r.followers {
 		for _, t := range f.row().Targets {
@@ -127,6 +127,14 @@ func (r *Router) drifted(t kv.Target, why string) {
 	if f := r.follower(row.ID); f != nil {
 		r.log.Warn("drift: filling afresh", "replica", row.Name, "rank", row.Rank(t), "why", why)
 		f.replica.Refill(row.Rank(t), "drift: "+why)
+	}
+}
+
+// short says what was learned of a target that serves less than it promises even after
+// what is known of it was filled afresh.
+func (r *Router) short(t kv.Target, why string) {
+	if row := r.table.Snapshot().Replica(t); row != nil {
+		r.log.Warn("the engine serves less than its blocks say; it is priced with what it serves", "replica", row.Name, "rank", row.Rank(t), "why", why)
 	}
 }
 

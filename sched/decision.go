@@ -42,6 +42,8 @@ type Decision struct {
 	Overlap kv.Overlap     // predicted, on Target
 
 	fromPeer            bool // Request.Only
+	unread, odd         bool // of Request
+	promised            int  // tokens that the index has on Target
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
 	booking             ledger.ID    // in the ledger
@@ -63,6 +65,7 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	c := &sc.cands[pick]
 	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
 	d.blockSize, d.maxBatch, d.fromPeer = c.BlockSize, c.MaxBatch, r.Only != nil
+	d.unread, d.odd, d.promised = r.Unread, r.Odd, sc.over[c.Target].Held()
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
 	hashes := chainFor(&r.Prompt, c.BlockSize)
@@ -130,7 +133,7 @@ func (d *Decision) Progress(n int, now time.Time) {
 
 // Served says what the engine reported at the end: the length of the prompt and
 // how much of it came from the cache. A target that serves less than predicted
-// again and again is reported by Hooks.Drifted.
+// again and again is reported by Hooks.Drifted, or Hooks.Short.
 func (d *Decision) Served(prompt, cached int) {
 	if d.served.Swap(true) {
 		return
@@ -139,8 +142,13 @@ func (d *Decision) Served(prompt, cached int) {
 	s.mu.Lock()
 	d.prompt, d.cached = prompt, cached
 	s.mu.Unlock()
-	if why := s.states.served(d, prompt, cached); why != "" && s.hooks.Drifted != nil {
-		s.hooks.Drifted(d.Target, why)
+	tell := s.hooks.Short
+	why, refill := s.states.served(d, cached)
+	if refill {
+		tell = s.hooks.Drifted
+	}
+	if why != "" && tell != nil {
+		tell(d.Target, why)
 	}
 	s.receipts.edit(d.id, func(r *Receipt) { r.ServedPrompt, r.ServedCached, r.Served = prompt, cached, true })
 }
@@ -164,7 +172,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {
 		s.predicted.add(prediction{
 			until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: hashes, blockSize: d.blockSize,
-			checked: outcome == Completed && d.first.Load(),
+			checked: outcome == Completed && d.first.Load() && !d.unread,
 		})
 		hashes = nil
 	}

@@ -68,6 +68,9 @@ type Hooks struct {
 	// Drifted gets a target that serves less from its cache than predicted, again
 	// and again, and the figures: what is known of it should be filled afresh.
 	Drifted func(t kv.Target, why string)
+	// Short gets a target that goes on to do so, likewise: from now on its overlaps
+	// are priced with what it serves of them.
+	Short func(t kv.Target, why string)
 }
 
 // A Scheduler decides. Its methods may be called from many goroutines.
@@ -142,6 +145,8 @@ type Request struct {
 	Source string // where the tokens came from: "ids", "render", "local", …
 
 	Bytes     int    // length of the body: the estimate of work when Tokens is 0
+	Unread    bool   // its engine computes all of the prompt, whatever it holds: nothing is predicted
+	Odd       bool   // it may keep its engine from the cache: what is served shows nothing of the target
 	Room      int    // tokens of the longest prompt and of one answer at least, 0 if unknown: see eligible
 	Output    int    // tokens that the client expects to get (a hint), 0 if it doesn't say
 	MaxOutput int    // tokens that the client allows, 0 if it doesn't say
@@ -269,7 +274,7 @@ func (s *Scheduler) match(sc *scratch, snap *fleet.Snapshot, r *Request) {
 		sc.over = make([]kv.Overlap, n)
 	}
 	sc.over = sc.over[:n]
-	if len(r.Prompt.Chains) == 0 {
+	if len(r.Prompt.Chains) == 0 || r.Unread {
 		clear(sc.over)
 	} else {
 		s.index.Match(&r.Prompt, sc.over)

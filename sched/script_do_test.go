@@ -222,13 +222,13 @@ func (s *script) announce(kind kv.Kind) {
 }
 
 // request reads the fields of a request: model=m id=.. tokens=(x:160) why=.. source=..
-// answer=N (tokens, at least) bytes=N output=N max-output=N session=.. tenant=.. text=.. silent next-turn=D
+// unread odd answer=N (tokens, at least) bytes=N output=N max-output=N session=.. tenant=.. text=.. silent next-turn=D
 // priority=N deadline=D exclude=(a,b).
 func (s *script) request() *sched.Request {
 	r := &sched.Request{
 		Model: s.str("model", "m"), ID: s.str("id", ""), Why: s.str("why", ""), Source: s.str("source", ""), Bytes: s.num("bytes", 0),
 		Output: s.num("output", 0), MaxOutput: s.num("max-output", 0), Session: s.str("session", ""), Tenant: s.str("tenant", ""),
-		Silent: s.has("silent"), NextTurn: s.duration("next-turn", 0), Priority: s.num("priority", 0), Deadline: s.duration("deadline", 0),
+		Silent: s.has("silent"), Unread: s.has("unread"), Odd: s.has("odd"), NextTurn: s.duration("next-turn", 0), Priority: s.num("priority", 0), Deadline: s.duration("deadline", 0),
 	}
 	if s.has("text") {
 		r.Text = []byte(s.str("text", ""))

@@ -142,6 +142,7 @@ func (s *script) new(settings string) {
 		Ledger: ledger.New(ledger.Config{OutputBlocks: s.has("count-output")}),
 		Hooks: sched.Hooks{
 			Drifted: func(t kv.Target, why string) { s.say("drifted: %s: %s", s.names[t], why) },
+			Short:   func(t kv.Target, why string) { s.say("short: %s: %s", s.names[t], why) },
 			Ended: func(r *sched.Receipt) {
 				if !s.quiet {
 					s.say("%s", s.ended(r))

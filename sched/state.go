@@ -2,7 +2,6 @@ package sched
 
 import (
 	"fmt"
-	"math/bits"
 	"sync"
 	"time"
 
@@ -38,39 +37,12 @@ type TargetState struct {
 	Confirmed, Unconfirmed uint64
 
 	held  int // blocks on the GPU, as the index had it at the last Tick
-	drift drift
+	short shortfall
 }
 
-// A drift watches the latest compared requests of one target.
-type drift struct {
-	phantoms uint32 // a bit for each of the latest, the newest lowest: served clearly less than predicted
-	n        int    // of them compared since the last alarm
-	over     uint64 // tokens, since the last alarm
-}
-
-// An alarm needs driftAlarm phantoms among the latest driftWindow requests. An
-// engine under pressure evicts between decision and prefill, so one is nothing.
-const (
-	driftWindow = 32
-	driftAlarm  = 16
-)
-
-// add takes one comparison and reports an alarm. Clearly less: by more than two
-// blocks and a tenth of what was predicted.
-func (w *drift) add(predicted, cached, blockSize int) (why string) {
-	over := predicted - cached
-	w.phantoms <<= 1
-	w.n++
-	if over > 2*blockSize && 10*over > predicted {
-		w.phantoms |= 1
-		w.over += uint64(over)
-	}
-	if n := bits.OnesCount32(w.phantoms); n >= driftAlarm {
-		why = fmt.Sprintf("%d of the latest %d requests were served clearly less than predicted, %d tokens in all", n, min(w.n, driftWindow), w.over)
-		*w = drift{}
-	}
-	return why
-}
+// Share returns how much of what t's blocks say its engine serves, 0 to 1, as overlaps
+// are priced with it: 1 unless less has been learned.
+func (x *TargetState) Share() float64 { return x.short.share() }
 
 // states holds a TargetState per target.
 type states struct {
@@ -84,8 +56,8 @@ func (s *states) trust(t kv.Target) kv.Trust {
 	return s.by[t].Trust
 }
 
-// fill gives candidates their trust, and what their engines reported if that is
-// fresh.
+// fill gives candidates their trust, what of their blocks is served, and what their
+// engines reported if that is fresh.
 func (s *states) fill(cands []policy.Candidate, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,6 +65,7 @@ func (s *states) fill(cands []policy.Candidate, now time.Time) {
 		c := &cands[i]
 		x := &s.by[c.Target]
 		c.Trust, c.Held = x.Trust, x.held
+		c.Overlap = x.short.price(c.Overlap)
 		if x.Gauge.Known() && now.Sub(x.Gauge.At) <= GaugeLife {
 			c.Engine = x.Gauge
 		}
@@ -121,11 +94,11 @@ func (s *states) ended(t kv.Target, o Outcome) {
 	s.mu.Unlock()
 }
 
-// served compares what was predicted at dispatch with what the engine did.
-// It returns the alarm, if there is reason for one.
-func (s *states) served(d *Decision, prompt, cached int) (alarm string) {
-	if d.Tokens == 0 {
-		return "" // nothing was predicted
+// served compares what was predicted at dispatch with what the engine did. It returns
+// the alarm, if there is reason for one: see shortfall.
+func (s *states) served(d *Decision, cached int) (alarm string, refill bool) {
+	if d.Tokens == 0 || d.unread {
+		return "", false // nothing was predicted
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +114,10 @@ func (s *states) served(d *Decision, prompt, cached int) (alarm string) {
 	case cached > p:
 		x.Under += uint64(cached - p)
 	}
-	return x.drift.add(p, cached, d.blockSize)
+	if d.odd {
+		return "", false
+	}
+	return x.short.add(d.promised, cached, d.blockSize)
 }
 
 func (s *states) confirmed(t kv.Target, yes bool) {
@@ -181,11 +157,18 @@ func (s *Scheduler) SetGauge(t kv.Target, g kv.Gauge) {
 	s.states.mu.Unlock()
 }
 
-// State returns what is known of t.
+// State returns what is known of t. The reason of its trust has what was learned of it.
 func (s *Scheduler) State(t kv.Target) TargetState {
 	s.states.mu.Lock()
 	defer s.states.mu.Unlock()
-	return s.states.by[t]
+	x := s.states.by[t]
+	if x.short.learned() {
+		if x.Reason != "" {
+			x.Reason += "; "
+		}
+		x.Reason += fmt.Sprintf("the engine serves %.0f%% of what its blocks say, and is priced so", 100*x.Share())
+	}
+	return x
 }
 
 // Learned returns what the policy has learned of how fast t is, as it prices requests
