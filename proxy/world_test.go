@@ -124,7 +124,7 @@ func (w *world) alarm(kv.Target, string) { w.mu.Lock(); w.rang++; w.mu.Unlock() 
 
 func (w *world) alarms() int { w.mu.Lock(); defer w.mu.Unlock(); return w.rang }
 
-func fleetModel(id string) fleet.Model { return fleet.Model{ID: id, MaxLen: 1 << 17} }
+func fleetModel(id string) kv.Model { return kv.Model{ID: id, MaxLen: 1 << 17} }
 
 type setup struct {
 	cfg      func(*Config)
