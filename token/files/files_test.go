@@ -130,6 +130,51 @@ func TestWrongSumIsRefused(t *testing.T) {
 	}
 }
 
+// A repository that is named for a model wins over the engine's own, of that model only.
+func TestReposNameAnother(t *testing.T) {
+	h := newHub(t)
+	c := Config{Hub: true, Endpoint: h.URL, Repos: map[string]string{"m": "org/name"}}
+	for _, root := range []string{"", "org/other"} {
+		if p, err := find(c, "m", root); err != nil || !strings.Contains(p.Dir, "models--org--name") {
+			t.Errorf("root %q: %+v, %v; want org/name", root, p, err)
+		}
+		for name, c := range map[string]Config{"n": c, "m": {Hub: true, Endpoint: h.URL}} {
+			if p, err := find(c, name, root); err == nil {
+				t.Errorf("%s without a repository of its own, root %q: %+v", name, root, p)
+			}
+		}
+	}
+}
+
+// What is fetched is fetched from Endpoint, with the token of TokenFile, into Cache, and
+// only if Hub allows it.
+func TestHubByItsSettings(t *testing.T) {
+	h, dir := newHub(t), t.TempDir()
+	secret := filepath.Join(dir, "token")
+	if err := os.WriteFile(secret, []byte("from the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Endpoint: h.URL, TokenFile: secret, Cache: filepath.Join(dir, "cache")}
+	if _, err := find(c, "m", "org/name"); err == nil || len(h.tokens) > 0 {
+		t.Errorf("%v, %d questions: want none while hub is off", err, len(h.tokens))
+	}
+	c.Hub = true
+	p, err := find(c, "m", "org/name")
+	if err != nil || !strings.HasPrefix(p.Dir, c.Cache+string(filepath.Separator)) {
+		t.Fatalf("%+v, %v; want it in %s", p, err, c.Cache)
+	}
+	for _, got := range h.tokens {
+		if got != "Bearer from the file" {
+			t.Errorf("asked with %q", got)
+		}
+	}
+	c.Cache, c.TokenFile = filepath.Join(dir, "another"), ""
+	n := len(h.tokens)
+	if _, err := find(c, "m", "org/name"); err != nil || len(h.tokens) == n || h.tokens[n] != "" {
+		t.Errorf("%v: want it fetched anew, without a token: %q", err, h.tokens[n:])
+	}
+}
+
 func TestOrder(t *testing.T) {
 	newHub(t)
 	dir := t.TempDir()
