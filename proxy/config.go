@@ -64,7 +64,8 @@ type Config struct {
 	// to a minute, one request finds out whether a target has recovered. One may always be
 	// avoided, the last never. A 4xx, 429 or 503 is no failure.
 	EjectShare float64 `yaml:"eject_share" default:"0.7" range:"0..1" or:"0: none is avoided"`
-	// RetryAfter is what clients are told with a 503 of ours.
+	// RetryAfter is what clients are told with a 503 of ours, and with a 429 of ours that
+	// has no time of its own.
 	RetryAfter time.Duration `yaml:"retry_after" default:"1s" range:"1s..1h"`
 
 	// Tokens bounds the wait for a request's token ids. What comes later is

@@ -133,13 +133,16 @@ func (p *Proxy) refuse(w http.ResponseWriter, d dialect, e problem) {
 		if e.after <= 0 {
 			e.after = p.cfg.RetryAfter
 		}
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.after.Seconds()))))
+		h.Set("Retry-After", strconv.Itoa(wholeSeconds(e.after)))
 	}
 	doc := e.document(d)
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
 	w.WriteHeader(e.status)
 	w.Write(doc) // an error here means that the client has gone
 }
+
+// wholeSeconds is what Retry-After can say of d.
+func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 // routeProblem says why no target was found.
 func routeProblem(err error) problem {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"math"
@@ -20,6 +21,7 @@ type Listener struct {
 	max, perAddress int
 	patience        time.Duration // of a write
 	first           time.Duration // until a request's head, and the first of its body, must have come
+	again           time.Duration // when who is turned away may come again
 
 	mu     sync.Mutex
 	conns  map[*clientConn]struct{} // guarded by mu
@@ -36,7 +38,7 @@ func NewListener(ln net.Listener, cfg Config) *Listener {
 		limit = openFiles()
 	}
 	return &Listener{
-		Listener: ln, max: limit, perAddress: cfg.MaxConnsPerAddress, patience: 2 * cfg.Idle, first: min(headTime, cfg.Body),
+		Listener: ln, max: limit, perAddress: cfg.MaxConnsPerAddress, patience: 2 * cfg.Idle, first: min(headTime, cfg.Body), again: cfg.RetryAfter,
 		conns: map[*clientConn]struct{}{}, byAddr: map[netip.Addr]int{}, byes: make(chan struct{}, 64),
 	}
 }
@@ -156,10 +158,11 @@ func (l *Listener) Conns() (open int, refused, evicted uint64) {
 	return len(l.conns), l.refused.Load(), l.evicted.Load()
 }
 
+// turnedAway has an answer by its status, in which the seconds of Retry-After are to be set.
 var turnedAway = map[int]string{
-	http.StatusServiceUnavailable: "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 135\r\n\r\n" +
+	http.StatusServiceUnavailable: "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 135\r\n\r\n" +
 		`{"error":{"message":"all connections that this router may have are at work","type":"server_error","param":null,"code":"connections"}}` + "\r\n",
-	http.StatusTooManyRequests: "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 134\r\n\r\n" +
+	http.StatusTooManyRequests: "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 134\r\n\r\n" +
 		`{"error":{"message":"too many connections from this address","type":"rate_limit_error","param":null,"code":"connections_of_address"}}` + "\r\n",
 }
 
@@ -175,7 +178,7 @@ func (l *Listener) turnAway(c net.Conn, status int) {
 		defer func() { c.Close(); <-l.byes }()
 		c.SetDeadline(time.Now().Add(time.Second))
 		c.Read(make([]byte, 4<<10)) // an answer to no request would surprise; an error shows in the write
-		if _, err := io.WriteString(c, turnedAway[status]); err != nil {
+		if _, err := fmt.Fprintf(c, turnedAway[status], wholeSeconds(l.again)); err != nil {
 			return
 		}
 		// A close before its request is read would be a reset, and take the answer with it.

@@ -15,6 +15,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -112,9 +113,9 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 // Transport returns what a Proxy of this configuration uses to reach engines:
 // HTTP/1.1 with connections kept for all engines, no compression, no proxies.
 func Transport(cfg Config) *http.Transport {
-	dialer := net.Dialer{Timeout: cfg.Dial, KeepAlive: 15 * time.Second}
+	dialer := net.Dialer{KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext:         within(cfg.Dial, dialer.DialContext),
 		TLSHandshakeTimeout: max(2*cfg.Dial, 5*time.Second),
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 4096,
@@ -122,6 +123,17 @@ func Transport(cfg Config) *http.Transport {
 		WriteBufferSize:     8 << 10, // head and body of most requests in one write
 		ReadBufferSize:      8 << 10,
 		Protocols:           http1(),
+	}
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// within bounds the time of a dial.
+func within(limit time.Duration, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return dial(ctx, network, addr)
 	}
 }
 

@@ -343,6 +343,8 @@ func TestRetryBudget(t *testing.T) {
 		{"deadly: two that were well", answerJSON(500, deadDoc), nil, "a:failed b:failed"},
 		{"of engines that were never well", answerJSON(500, deadDoc), nil, "a:failed b:failed c:failed"},
 		{"deadline", timed(time.Hour), func(c *Config) { c.RetryFor = 5 * time.Minute }, "a:failed"},
+		{"later deadline", timed(time.Hour), func(c *Config) { c.RetryFor = time.Hour }, "a:failed b:failed"},
+		{"429 goes on", answerJSON(429, "many"), nil, "a:failed b:failed c:failed"},
 		{"429 passes", answerJSON(429, "many"), func(c *Config) { c.Retry429 = false }, "a:completed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -490,29 +492,33 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Idle connections are dropped before uvicorn drops them.
+// Idle connections are dropped before uvicorn drops them: after IdleConn.
 func TestIdleConnectionsEndInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, setup{})
-		defer w.close()
-		w.engine("a:80")
-		closed := make(chan time.Time, 1)
-		w.raw("a:80", func(_ int, c net.Conn) {
-			in := bufio.NewReader(c)
-			for {
-				r, err := http.ReadRequest(in)
-				if err != nil {
-					closed <- time.Now()
-					return
-				}
-				io.Copy(io.Discard, r.Body)
-				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	for _, limit := range []time.Duration{time.Second, Defaults().IdleConn} {
+		synctest.Test(t, func(t *testing.T) { idleConnectionEnds(t, limit) })
+	}
+}
+
+func idleConnectionEnds(t *testing.T, limit time.Duration) {
+	w := newWorld(t, setup{cfg: func(c *Config) { c.IdleConn = limit }})
+	defer w.close()
+	w.engine("a:80")
+	closed := make(chan time.Time, 1)
+	w.raw("a:80", func(_ int, c net.Conn) {
+		in := bufio.NewReader(c)
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				closed <- time.Now()
+				return
 			}
-		})
-		w.do("POST", chatPath, chatBody)
-		start := time.Now()
-		if quiet := (<-closed).Sub(start); quiet > 4*time.Second {
-			t.Errorf("closed after %v, want at most 4 s", quiet)
+			io.Copy(io.Discard, r.Body)
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		}
 	})
+	w.do("POST", chatPath, chatBody)
+	start := time.Now()
+	if quiet := (<-closed).Sub(start); quiet != limit || quiet > 4*time.Second {
+		t.Errorf("closed after %v, want %v, and at most 4 s", quiet, limit)
+	}
 }

@@ -93,7 +93,7 @@ func (n *pipeNet) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	case <-l.gone:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
 	}
 }
 
@@ -166,7 +166,7 @@ func newWorld(tb testing.TB, s setup) *world {
 		}},
 	})
 	w.transport = Transport(cfg)
-	w.transport.DialContext = w.net.dial
+	w.transport.DialContext = within(cfg.Dial, w.net.dial)
 	w.proxy, err = New(cfg, Parts{
 		Fleet: w.table, Sched: w.sched, Token: s.source, Text: need.Text, Between: need.Between, Transport: w.transport,
 		Hooks: Hooks{

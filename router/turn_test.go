@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"kvasir/config"
-	"kvasir/proxy"
 	"kvasir/setting"
 )
 
@@ -19,40 +18,50 @@ var turned = map[string]string{
 	"listen": "cmd/kvasir.TestCheckRefuses", "admin": "router.TestReceiptsFileUnwritable",
 	"engines[].url": "cmd/kvasir.TestCheckPrints", "engines[].events": "router.TestEngineDialsUs", "events_listen": "router.TestEngineDialsUs",
 	"engines[].copies": "here", "engines[].host_blocks": "here", "engines[].disk_blocks": "here",
-	"tokens.files.dirs": "token/files.TestOrder", "tokens.files.hub": "token/files.TestOrder", "tokens.files.endpoint": "here", "tokens.files.token_file": "here", "tokens.files.cache": "here",
+	"tokens.files.dirs": "token/files.TestOrder", "tokens.files.hub": "token/files.TestHubByItsSettings", "tokens.files.endpoint": "token/files.TestHubByItsSettings", "tokens.files.token_file": "token/files.TestHubByItsSettings", "tokens.files.cache": "token/files.TestHubByItsSettings",
 	"tokens.local.verify":     "token.TestFirstRequestsAreCompared",
 	"tokens.template.harmony": "token/library.TestHarmonyFollowsTheEngine",
 	"proxy.max_body":          "proxy.TestChunkedBodyTooLarge", "proxy.max_bodies": "proxy.TestBodiesShareABudget", "proxy.max_conns": "proxy.TestConnectionsAreBounded",
 	"proxy.max_conns_per_address": "proxy.TestConnectionsOfAnAddressAreBounded",
-	"proxy.eject_share":           "proxy.TestEjectShare", "proxy.body": "proxy.TestEveryPhaseHasALimit",
-	"proxy.first_token": "proxy.TestFirstTokenIsContent", "proxy.answer": "proxy.TestEveryPhaseHasALimit", "proxy.idle": "proxy.TestEveryPhaseHasALimit",
-	"proxy.tokens": "proxy.TestEveryPhaseHasALimit", "proxy.hold_for": "proxy.TestClientThatTakesNothingIsCutByIdle", "proxy.idle_conn": "here",
+	"proxy.eject_share":           "proxy.TestEjectShare",
+	"proxy.first_token":           "proxy.TestEveryPhaseHasALimit", "proxy.answer": "proxy.TestEveryPhaseHasALimit", "proxy.idle": "proxy.TestEveryPhaseHasALimit",
+	"proxy.tokens": "proxy.TestEveryPhaseHasALimit", "proxy.hold_for": "proxy.TestHoldByItsSettings", "proxy.idle_conn": "proxy.TestIdleConnectionsEndInTime",
 	"proxy.attempts": "proxy.TestRetryBudget", "proxy.retry_for": "proxy.TestRetryBudget", "proxy.retry_429": "proxy.TestRetryBudget",
 	"proxy.explain": "proxy.TestAnswerOnTheWire", "proxy.forwarded_for": "proxy.TestNoHeadersOfOurs", "proxy.request_id": "proxy.TestNoHeadersOfOurs",
 	"proxy.ask_usage": "proxy.TestAskUsage", "proxy.pass": "proxy.TestOtherPaths",
 	"drain": "router.TestDrainLimitIsTold", "poll_metrics": "here", "state": "router.TestPolicyStateIsKept", "receipts": "here",
 	"index_snapshot": "router.TestMetricsAreDocumented", "receipts_file": "router.TestReceiptsFile",
+	"tokens.files.repos":                      "token/files.TestReposNameAnother",
+	"tokens.local.cache_bytes":                "token.TestBeginningsAreKeptWithinCacheBytes",
+	"tokens.remote.timeout":                   "token.TestQuestionsEndByTimeout",
+	"tokens.remote.concurrency":               "token.TestQuestionsAtOnceAreBounded",
+	"tokens.remote.cache_bytes":               "token.TestAnswersAreKeptWithinCacheBytes",
+	"tokens.remote.retry":                     "token.TestRenderIsLookedForAgain",
+	"proxy.body":                              "proxy.TestEveryPhaseHasALimit",
+	"proxy.dial":                              "proxy.TestDialIsBounded",
+	"proxy.hold_bytes":                        "proxy.TestHoldByItsSettings",
+	"proxy.retry_after":                       "proxy.TestRetryAfterIsTold",
+	"tokens.template.content_format":          "token/library.TestTemplateFollowsTheFlags",
+	"tokens.template.default_kwargs":          "token/library.TestTemplateFollowsTheFlags",
+	"tokens.template.trust_request":           "token/library.TestTemplateFollowsTheFlags",
+	"tokens.template.exclude_tools_when_none": "token/library.TestTemplateFollowsTheFlags",
+	"tokens.template.tokenizer_mode":          "token/library.TestTemplateFollowsTheFlags",
+	"tokens.template.zone":                    "token/library.TestTemplateFollowsTheFlags",
 }
 
 // unturned are settings that are read by shipped code, and that no test turns yet.
 // The list may only become shorter.
 var unturned = []string{
-	"engines[].replay", "engines[].ranks", "tokens.mode", "tokens.files.repos", "tokens.local.cache_bytes", "tokens.remote.timeout", "tokens.remote.concurrency",
-	"tokens.remote.cache_bytes", "tokens.remote.retry", "tokens.template.content_format", "tokens.template.default_kwargs", "tokens.template.trust_request",
-	"tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone", "proxy.dial", "proxy.hold_bytes", "proxy.retry_after",
+	"engines[].replay", "engines[].ranks", "tokens.mode",
 	"drain_grace", "poll", "index_bytes", "index_snapshot_every", "receipts_file_bytes", "receipts_file_keep",
 }
 
 // effects show what a setting does at its default and at another value.
 var effects = map[string]func(t *testing.T, c config.Config) string{
-	"engines[].copies":        engineEffect,
-	"engines[].host_blocks":   engineEffect,
-	"engines[].disk_blocks":   engineEffect,
-	"tokens.files.endpoint":   filesEffect,
-	"tokens.files.token_file": filesEffect,
-	"tokens.files.cache":      filesEffect,
-	"poll_metrics":            func(_ *testing.T, c config.Config) string { return c.MetricsEvery().String() },
-	"proxy.idle_conn":         func(_ *testing.T, c config.Config) string { return proxy.Transport(c.Proxy).IdleConnTimeout.String() },
+	"engines[].copies":      engineEffect,
+	"engines[].host_blocks": engineEffect,
+	"engines[].disk_blocks": engineEffect,
+	"poll_metrics":          func(_ *testing.T, c config.Config) string { return c.MetricsEvery().String() },
 	"receipts": func(t *testing.T, c config.Config) string {
 		f := newFleet(t, 1, func(to *config.Config) { to.Receipts = c.Receipts })
 		for range 3 {
@@ -66,8 +75,6 @@ func engineEffect(t *testing.T, c config.Config) string {
 	ix, err := c.Engines[0].Index()
 	return fmt.Sprint(ix, err)
 }
-
-func filesEffect(_ *testing.T, c config.Config) string { return fmt.Sprint(c.Tokens.Files.Resolved()) }
 
 // Each setting that is no policy's (policy.TestEverySettingActs has those) has a test
 // that turns it.
@@ -99,9 +106,6 @@ func TestEverySettingIsTurned(t *testing.T) {
 func turn(t *testing.T, s setting.Setting) {
 	t.Helper()
 	value := s.Other()
-	if s.Path == "tokens.files.endpoint" {
-		value = "http://mirror:8080"
-	}
 	if s.Path == "receipts" {
 		value = "1"
 	}
