@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"receipt":         {"kv", "sched"},
 	"config":          {"kv", "fleet", "index", "policy", "proxy", "setting", "token", "token/files", "token/library"},
 	"router":          {"kv", "fleet", "index", "ledger", "policy", "sched", "engine", "token", "token/library", "proxy", "metrics", "web", "config", "receipt"},
-	"doctor":          {"kv", "engine", "token", "token/library", "proxy", "config", "receipt"},
+	"doctor":          {"kv", "engine", "policy", "token", "token/library", "proxy", "config", "receipt"},
 
 	// the laboratory: what is not the router. Nothing outside of lab and cmd
 	// imports it.

@@ -12,6 +12,7 @@ import (
 	"kvasir/config"
 	"kvasir/engine"
 	"kvasir/kv"
+	"kvasir/policy"
 	"kvasir/proxy"
 	"kvasir/token"
 	"kvasir/token/library"
@@ -29,6 +30,22 @@ type Line struct {
 	Says string `json:"says"`
 	Bad  bool   `json:"bad,omitempty"`
 	Fix  string `json:"fix,omitempty"` // what to do about it
+}
+
+// CheckPolicy looks for settings that the policy doesn't read.
+func CheckPolicy(cfg config.Config) []Finding {
+	idle := policy.Idle(cfg.Policy)
+	if len(idle) == 0 {
+		return nil
+	}
+	f := Finding{Engine: "policy: " + cfg.Policy.Name}
+	for _, key := range idle {
+		f.Lines = append(f.Lines, Line{
+			What: key, Says: "policy." + key + " is set, and nothing reads it",
+			Fix: "name the policy that it belongs to, enable it if it can be, or leave it out",
+		})
+	}
+	return []Finding{f}
 }
 
 // Check looks at each configured engine as serve would, and says what is missing

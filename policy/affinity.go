@@ -12,6 +12,7 @@ type PureAffinity struct {
 // compared with: one shared system prompt sends all traffic to the one target
 // that has it. Don't use it.
 type pureAffinity struct {
+	Basic
 	cfg  PureAffinity
 	intn func(int) int
 }

@@ -123,7 +123,7 @@ func TestSession(t *testing.T) {
 		}
 	}
 	// The number of a forgotten target is given to another replica.
-	p.(Forgetter).Forget(3)
+	p.Forget(3)
 	again := fleet(8)
 	again[3].Identity = 4711
 	moved := 0

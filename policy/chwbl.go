@@ -22,6 +22,7 @@ type CHWBL struct {
 // Zadimoghaddam 2017; KubeAI's PrefixHash.) The bound counts requests, so a long
 // one weighs as much as a short one.
 type chwbl struct {
+	Basic
 	cfg  CHWBL
 	ring ring
 	none Policy
@@ -69,11 +70,11 @@ func (p *chwbl) Pick(req *Request, cands []Candidate) int {
 
 func (p *chwbl) Placed(req *Request, cands []Candidate, i int) {
 	if p.key(req) == 0 {
-		placed(p.none, req, cands, i)
+		p.none.Placed(req, cands, i)
 	}
 }
 
 func (p *chwbl) Forget(t kv.Target) {
 	p.ring.remove(t)
-	forget(p.none, t)
+	p.none.Forget(t)
 }

@@ -296,23 +296,21 @@ func TestShedPreventsThatAllAreLate(t *testing.T) {
 			req := &Request{Now: t0, Tokens: 20000, Known: true}
 			i := p.Pick(req, cands)
 			soonest := min(cands[0].Load.Wait+cands[0].Prefill, cands[1].Load.Wait+cands[1].Prefill)
-			if s, ok := p.(Shedder); ok {
-				if why, no := s.Shed(req, cands, i); no {
-					if soonest <= 5*time.Second {
-						t.Fatal("refused what could be in time")
-					}
-					// Once the least of the queues is this much shorter.
-					if over := soonest - 5*time.Second; why.Retry < over || why.Retry > over+time.Second {
-						t.Fatalf("retry after %v, it would be late by %v", why.Retry, over)
-					}
-					if !why.Late || why.Deadline != 5*time.Second || (why.Soonest-soonest).Abs() > time.Microsecond || (why.Alone-cands[0].Prefill).Abs() > time.Microsecond {
-						t.Fatalf("%+v, of %v", why, soonest)
-					}
-					refused++
-					continue
+			if why, no := p.Shed(req, cands, i); no {
+				if soonest <= 5*time.Second {
+					t.Fatal("refused what could be in time")
 				}
+				// Once the least of the queues is this much shorter.
+				if over := soonest - 5*time.Second; why.Retry < over || why.Retry > over+time.Second {
+					t.Fatalf("retry after %v, it would be late by %v", why.Retry, over)
+				}
+				if !why.Late || why.Deadline != 5*time.Second || (why.Soonest-soonest).Abs() > time.Microsecond || (why.Alone-cands[0].Prefill).Abs() > time.Microsecond {
+					t.Fatalf("%+v, of %v", why, soonest)
+				}
+				refused++
+				continue
 			}
-			placed(p, req, cands, i)
+			p.Placed(req, cands, i)
 			if cands[i].Load.Wait+cands[i].Prefill > 5*time.Second {
 				late++
 			}
@@ -331,7 +329,7 @@ func TestShedPreventsThatAllAreLate(t *testing.T) {
 }
 
 func TestShedByPriority(t *testing.T) {
-	p := must(t, with("least_load", func(c *Config) { c.Shed.Enabled = true }), seeded(1)).(Shedder)
+	p := must(t, with("least_load", func(c *Config) { c.Shed.Enabled = true }), seeded(1))
 	cands := fleet(2)
 	ask := func(priority int) bool {
 		_, no := p.Shed(&Request{Now: t0, Tokens: 100, Priority: priority}, cands, 0)

@@ -26,7 +26,7 @@ type Dwell struct {
 // Sessions are remembered in a table of fixed size; who falls out of it is merely
 // free to move.
 type dwell struct {
-	chain
+	Policy
 	cfg     Dwell
 	seconds bool
 	seat    seats
@@ -42,7 +42,7 @@ type stay struct {
 const dwellSets = 1 << 14 // 65,536 sessions, 2.6 MB
 
 func newDwell(cfg Dwell, inner Policy) *dwell {
-	return &dwell{chain: chain{inner}, cfg: cfg, seconds: inSeconds(inner), table: make([][4]stay, dwellSets)}
+	return &dwell{Policy: inner, cfg: cfg, seconds: inSeconds(inner), table: make([][4]stay, dwellSets)}
 }
 
 func (p *dwell) find(session uint64) *stay {
@@ -56,7 +56,7 @@ func (p *dwell) find(session uint64) *stay {
 }
 
 func (p *dwell) Pick(req *Request, cands []Candidate) int {
-	best := p.inner.Pick(req, cands)
+	best := p.Policy.Pick(req, cands)
 	if req.SessionHash == 0 {
 		return best
 	}
@@ -82,7 +82,7 @@ func (p *dwell) Pick(req *Request, cands []Candidate) int {
 }
 
 func (p *dwell) Placed(req *Request, cands []Candidate, i int) {
-	p.chain.Placed(req, cands, i)
+	p.Policy.Placed(req, cands, i)
 	if req.SessionHash == 0 {
 		return
 	}
@@ -107,5 +107,5 @@ func (p *dwell) Forget(t kv.Target) {
 			}
 		}
 	}
-	p.chain.Forget(t)
+	p.Policy.Forget(t)
 }

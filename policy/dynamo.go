@@ -152,12 +152,13 @@ func (d *Dynamo) apply(o *DynamoOverride) {
 // broken uniformly. Source: ai-dynamo/dynamo
 // lib/kv-router/src/scheduling/selector/default.rs at 07a6c9ce.
 type dynamo struct {
+	Basic
 	cfg  Dynamo
 	intn func(int) int
 }
 
 func newDynamo(effective Dynamo, intn func(int) int) *dynamo {
-	return &dynamo{effective, intn}
+	return &dynamo{cfg: effective, intn: intn}
 }
 
 func (p *dynamo) Terms() ([]string, string) {

@@ -15,14 +15,14 @@ type Explore struct {
 // follows the cache. Such requests are marked by Request.Branch, so that figures
 // about the policy can leave them out.
 type explore struct {
-	chain
+	Policy
 	cfg     Explore
 	seconds bool
 	intn    func(int) int
 }
 
 func (p *explore) Pick(req *Request, cands []Candidate) int {
-	best := p.inner.Pick(req, cands)
+	best := p.Policy.Pick(req, cands)
 	if len(cands) < 2 || uniform(p.intn) >= p.cfg.Share {
 		return best
 	}

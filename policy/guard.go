@@ -17,7 +17,7 @@ type Guard struct {
 // buries one target. Once it has tripped it holds until the difference is half of
 // what tripped it, or it would flap at the threshold.
 type guard struct {
-	chain
+	Policy
 	cfg  Guard
 	on   bool
 	intn func(int) int
@@ -46,7 +46,7 @@ func (p *guard) tripped(cands []Candidate) bool {
 func (p *guard) Pick(req *Request, cands []Candidate) int {
 	// The inner policy prices the candidates in any case: the receipt shows
 	// what the guard overruled, and the ledger books its predictions.
-	i := p.inner.Pick(req, cands)
+	i := p.Policy.Pick(req, cands)
 	if !p.tripped(cands) {
 		return i
 	}
@@ -76,5 +76,5 @@ func (p *guard) Pick(req *Request, cands []Candidate) int {
 
 func (p *guard) Placed(req *Request, cands []Candidate, i int) {
 	p.on = p.tripped(cands)
-	p.chain.Placed(req, cands, i)
+	p.Policy.Placed(req, cands, i)
 }

@@ -42,7 +42,10 @@ type HRW struct {
 
 // hrw keeps a session on one target by rendezvous hashing. Without a key it
 // leaves the choice to another.
-type hrw struct{ none Policy }
+type hrw struct {
+	Basic
+	none Policy
+}
 
 func (p *hrw) Terms() ([]string, string) { return nil, "points" }
 
@@ -56,11 +59,11 @@ func (p *hrw) Pick(req *Request, cands []Candidate) int {
 
 func (p *hrw) Placed(req *Request, cands []Candidate, i int) {
 	if req.SessionHash == 0 {
-		placed(p.none, req, cands, i)
+		p.none.Placed(req, cands, i)
 	}
 }
 
-func (p *hrw) Forget(t kv.Target) { forget(p.none, t) }
+func (p *hrw) Forget(t kv.Target) { p.none.Forget(t) }
 
 // PrefixHash configures `prefix_hash`.
 type PrefixHash struct {
@@ -79,6 +82,7 @@ type PrefixHash struct {
 // cascades to one neighbour. (SMG's prefix_hash: 256 tokens, factor 1.25, on a
 // ring.) It doesn't look at caches, only makes them likely.
 type prefixHash struct {
+	Basic
 	cfg  PrefixHash
 	none Policy
 }
@@ -99,11 +103,11 @@ func (p *prefixHash) Pick(req *Request, cands []Candidate) int {
 
 func (p *prefixHash) Placed(req *Request, cands []Candidate, i int) {
 	if len(req.Hashes) == 0 || req.BlockSize <= 0 {
-		placed(p.none, req, cands, i)
+		p.none.Placed(req, cands, i)
 	}
 }
 
-func (p *prefixHash) Forget(t kv.Target) { forget(p.none, t) }
+func (p *prefixHash) Forget(t kv.Target) { p.none.Forget(t) }
 
 // loadBound returns how many requests a target may have, the new one included:
 // ceil(factor * (all + 1) / N), but at least floor. Without the floor a big

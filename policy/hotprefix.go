@@ -30,17 +30,13 @@ type HotPrefix struct {
 // goes to the cheapest target that doesn't: warming by routing, one at a time,
 // without any transfer. What isn't hot any more is left to the engines' eviction.
 type hotPrefix struct {
-	chain
+	Policy
 	cfg    HotPrefix
 	sketch sketch
 }
 
-func newHotPrefix(cfg HotPrefix, inner Policy) *hotPrefix {
-	return &hotPrefix{chain: chain{inner}, cfg: cfg}
-}
-
 func (p *hotPrefix) Pick(req *Request, cands []Candidate) int {
-	best := p.inner.Pick(req, cands)
+	best := p.Policy.Pick(req, cands)
 	n := float64(len(cands))
 	depth, share := 0, 0.0
 	for d := 1; d <= len(req.Hashes); d *= 2 {
@@ -82,7 +78,7 @@ func (p *hotPrefix) Placed(req *Request, cands []Candidate, i int) {
 	for d := 1; d <= len(req.Hashes); d *= 2 {
 		p.sketch.add(req.Hashes[d-1])
 	}
-	p.chain.Placed(req, cands, i)
+	p.Policy.Placed(req, cands, i)
 }
 
 // A sketch counts the most frequent hashes of a stream in a fixed number of

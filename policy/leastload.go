@@ -10,6 +10,7 @@ type LeastLoad struct {
 // leastLoad picks the target that owes least, by the router's own ledger. Ties
 // are broken uniformly, so that an idle fleet is filled evenly.
 type leastLoad struct {
+	Basic
 	by   string
 	intn func(int) int
 }

@@ -32,6 +32,7 @@ type LLMD struct {
 // relative to the fleet at hand: a queue of 1 against 0 weighs as much as one of
 // 100 against 0.
 type llmd struct {
+	Basic
 	cfg       LLMD
 	predicted bool
 	intn      func(int) int

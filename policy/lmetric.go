@@ -14,6 +14,7 @@ type LMetric struct {
 // 2603.15202.) Factors start at 1, as a product with 0 would say nothing. Ties go
 // to the fewest requests, then at random.
 type lmetric struct {
+	Basic
 	cfg  LMetric
 	intn func(int) int
 }

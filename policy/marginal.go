@@ -82,6 +82,7 @@ type Marginal struct {
 // stand for the waiting, at the price of the known engine, so that the cost is
 // one of tokens.
 type marginal struct {
+	Basic
 	cfg  Marginal
 	cal  *learn.Fleet
 	mix  mix

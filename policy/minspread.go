@@ -28,7 +28,7 @@ type MinSpread struct {
 // the one picked or has prompts to compute: this is for low load. (Without that, a
 // floor of .6 costs a third of TTFT on the Mooncake conversation trace.)
 type minSpread struct {
-	chain
+	Policy
 	cfg  MinSpread
 	intn func(int) int
 
@@ -38,7 +38,7 @@ type minSpread struct {
 }
 
 func (p *minSpread) Pick(req *Request, cands []Candidate) int {
-	pick := p.inner.Pick(req, cands)
+	pick := p.Policy.Pick(req, cands)
 	if !p.cold(cands) {
 		return pick
 	}
@@ -94,10 +94,10 @@ func (p *minSpread) Placed(req *Request, cands []Candidate, i int) {
 	if p.cold(cands) {
 		p.now[cands[i].Target]++
 	}
-	p.chain.Placed(req, cands, i)
+	p.Policy.Placed(req, cands, i)
 }
 
 func (p *minSpread) Forget(t kv.Target) {
 	p.now[t], p.then[t] = 0, 0
-	p.chain.Forget(t)
+	p.Policy.Forget(t)
 }

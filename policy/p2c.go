@@ -3,7 +3,10 @@ package policy
 // p2c draws two different candidates and takes the one with fewer requests in
 // flight, the first drawn if they are equal (Mitzenmacher's power of two
 // choices; Ray Serve's base router).
-type p2c struct{ intn func(int) int }
+type p2c struct {
+	Basic
+	intn func(int) int
+}
 
 func (p *p2c) Terms() ([]string, string) { return []string{"requests"}, "requests" }
 

@@ -1,82 +1,82 @@
 // Package policy picks the target that serves a request.
 //
-// Every policy is one file. New is the only switch. A policy has no clock and no
-// source of chance of its own: time comes with the request, chance through the
+// Every policy is one file and one row of the table in table.go. A policy has no clock
+// and no source of chance of its own: time comes with the request, chance through the
 // function that New is given. It performs no I/O, and it needs no lock, because
 // the scheduler serializes all calls.
 //
 // The life of a decision, as the scheduler calls it:
 //
-//	i := p.Pick(req, cands)      // changes no state but the dice: safe for "what if"
-//	placed.Placed(req, cands, i) // the request goes there: state follows
-//	obs.FirstToken(...)          // if the policy is an Observer
-//	obs.Done(...)
+//	i := p.Pick(req, cands)                // changes no state but the dice: safe for "what if"
+//	why, no := p.Shed(req, cands, i)       // or it is refused
+//	p.Placed(req, cands, i)                // the request goes there: state follows
+//	p.FirstToken(...)
+//	p.Done(...)
 //
 // Pick decides, Placed remembers. So a combinator may overrule the policy that
 // it wraps without leaving a false memory in it, and a dry run is a dry run.
 package policy
 
 import (
+	"errors"
 	"time"
 
 	"kvasir/kv"
 	"kvasir/policy/learn"
 )
 
-// A Policy picks the target that serves a request.
+// A Policy picks the target that serves a request. A policy that needs not all of these
+// methods embeds Basic, which answers for the rest, and writes its own. A combinator
+// embeds the Policy that it is put around, so that all goes to that one but what the
+// combinator does itself.
+//
+// The scheduler calls nothing else, and serializes all calls: a policy with state needs
+// no lock. It may not keep what it is given: neither req nor cands nor o.
 type Policy interface {
-	// Pick returns an index into cands, which is never empty. It may write the
-	// fields of cands that say so but must not keep cands or req. The
-	// scheduler serializes calls, so a policy with state needs no lock.
+	// Pick returns an index into cands, which is never empty. It may write the fields of
+	// req and cands that say so, and changes nothing else but the dice.
 	Pick(req *Request, cands []Candidate) int
-}
-
-// A Placer has state that follows placements.
-type Placer interface {
-	// Placed tells that the request goes to cands[i], in the critical section
-	// in which it was picked. i need not be what Pick returned.
+	// Shed reports whether the request that Pick would place at cands[i] should be
+	// refused, and why.
+	Shed(req *Request, cands []Candidate, i int) (why Refusal, shed bool)
+	// Placed tells that the request goes to cands[i], in the critical section in which it
+	// was picked. i need not be what Pick returned. State follows.
 	Placed(req *Request, cands []Candidate, i int)
-}
 
-// An Observer learns from what happens to requests. It must not keep what it gets.
-type Observer interface {
+	// FirstToken and Done tell what became of requests, to learn from.
 	FirstToken(o *kv.FirstToken)
 	Done(o *kv.Done)
-}
-
-// A Forgetter has state about targets.
-type Forgetter interface {
 	// Forget tells that the target is gone and its number may be reused.
 	Forget(t kv.Target)
-}
 
-// An Explainer names the cost terms that its Pick writes.
-type Explainer interface {
-	// Terms names Candidate.Terms in order, and the unit that Cost is in
-	// ("s", "blocks", "requests", "points").
+	// Terms names Candidate.Terms in order, and the unit that Cost is in ("s", "blocks",
+	// "requests", "points"). No names and no unit: the cost says nothing to a person.
 	Terms() (names []string, unit string)
-}
-
-// A Keeper has state that is worth keeping over a restart.
-type Keeper interface {
-	// AppendState appends a versioned text form of the state.
+	// Learned returns what has been learned of how fast t is; false if nothing ever is.
+	Learned(t kv.Target) (learn.Learned, bool)
+	// AppendState appends what is worth keeping over a restart, in a versioned text form;
+	// nothing if nothing is.
 	AppendState(dst []byte) []byte
-	// LoadState replaces the state. On an error the state is unchanged.
+	// LoadState replaces the state. On an error it is unchanged; ErrNoState if there is
+	// none to keep.
 	LoadState(src []byte) error
 }
 
-// A Learner has learned how fast targets are.
-type Learner interface {
-	// Learned returns what it knows of t; false if it learns nothing.
-	Learned(t kv.Target) (learn.Learned, bool)
-}
+// ErrNoState says that a policy has no state that is kept over a restart.
+var ErrNoState = errors.New("keeps no state")
 
-// A Shedder may refuse a request that Pick would place. The scheduler asks
-// after Pick and before Placed.
-type Shedder interface {
-	// Shed reports whether the request should be refused, and why.
-	Shed(req *Request, cands []Candidate, i int) (why Refusal, shed bool)
-}
+// Basic is a Policy but for Pick: it refuses nothing, learns nothing and keeps nothing.
+type Basic struct{}
+
+func (Basic) Shed(*Request, []Candidate, int) (Refusal, bool) { return Refusal{}, false }
+func (Basic) Placed(*Request, []Candidate, int)               {}
+func (Basic) FirstToken(*kv.FirstToken)                       {}
+func (Basic) Done(*kv.Done)                                   {}
+func (Basic) Forget(kv.Target)                                {}
+func (Basic) Terms() ([]string, string)                       { return nil, "" }
+func (Basic) Learned(kv.Target) (learn.Learned, bool)         { return learn.Learned{}, false }
+func (Basic) AppendState(dst []byte) []byte                   { return dst }
+func (Basic) LoadState([]byte) error                          { return ErrNoState }
 
 // A Refusal is what a client is told of a request that is refused.
 type Refusal struct {
@@ -158,7 +158,7 @@ type Candidate struct {
 
 	// Written by Pick. Cost is infinite where a policy would not go at all.
 	Cost  float64           // lowest wins
-	Terms [MaxTerms]float64 // what Cost is made of; see Explainer
+	Terms [MaxTerms]float64 // what Cost is made of; see Policy.Terms
 	// Uncached is what the ledger should book as owed prefill, in tokens; 0:
 	// the prompt less what is held in any tier.
 	Uncached int

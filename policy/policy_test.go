@@ -51,7 +51,7 @@ func named(name string) Config {
 // run places one request, as the scheduler does.
 func run(p Policy, req *Request, cands []Candidate) int {
 	i := p.Pick(req, cands)
-	placed(p, req, cands, i)
+	p.Placed(req, cands, i)
 	return i
 }
 
@@ -111,14 +111,10 @@ func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
 					t.Errorf("%v allocations per pick, want 0", n)
 				}
 			}
-			if f, ok := p.(Forgetter); ok {
-				f.Forget(3)
-				run(p, req, cands)
-			}
-			if e, ok := p.(Explainer); ok {
-				if names, unit := e.Terms(); len(names) > MaxTerms || unit == "" {
-					t.Errorf("terms %v in %q", names, unit)
-				}
+			p.Forget(3)
+			run(p, req, cands)
+			if names, unit := p.Terms(); len(names) > MaxTerms || len(names) > 0 && unit == "" {
+				t.Errorf("terms %v in %q", names, unit)
 			}
 			Needs(cfg)
 			if Summary(cfg.Name) == "" {
@@ -148,7 +144,7 @@ func TestPickIsADryRun(t *testing.T) {
 			if got := p.Pick(req, cands); got != want {
 				t.Fatalf("%s: request %d: %d, then %d", name, k, want, got)
 			}
-			placed(p, req, cands, want)
+			p.Placed(req, cands, want)
 		}
 	}
 }

@@ -49,6 +49,7 @@ func (c *RayPrefix) Check() error {
 //
 // At its default Imbalance it herds as pure affinity does.
 type rayPrefix struct {
+	Basic
 	cfg     RayPrefix
 	two     p2c
 	tree    *textTree // nil: by the index
@@ -58,7 +59,7 @@ type rayPrefix struct {
 }
 
 func newRayPrefix(cfg RayPrefix, intn func(int) int) *rayPrefix {
-	p := &rayPrefix{cfg: cfg, two: p2c{intn}, intn: intn}
+	p := &rayPrefix{cfg: cfg, two: p2c{intn: intn}, intn: intn}
 	if cfg.Match == "text" {
 		p.tree = newTextTree()
 	}

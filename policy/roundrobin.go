@@ -8,6 +8,7 @@ import "kvasir/kv"
 // retries that exclude a target) no target misses its turn, as it can with a
 // counter modulo the set's size.
 type roundRobin struct {
+	Basic
 	turns uint64
 	last  [kv.MaxTargets]uint64
 }

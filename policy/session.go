@@ -17,6 +17,7 @@ type Session struct {
 // nodes; it stops after two fallbacks, we try all.) It sees no load: sessions
 // that are heavy or collide stay where they are.
 type session struct {
+	Basic
 	ring ring
 	none Policy
 }
@@ -45,24 +46,11 @@ func (p *session) Pick(req *Request, cands []Candidate) int {
 
 func (p *session) Placed(req *Request, cands []Candidate, i int) {
 	if req.SessionHash == 0 {
-		placed(p.none, req, cands, i)
+		p.none.Placed(req, cands, i)
 	}
 }
 
 func (p *session) Forget(t kv.Target) {
 	p.ring.remove(t)
-	forget(p.none, t)
-}
-
-// placed tells p of a placement if it wants to know.
-func placed(p Policy, req *Request, cands []Candidate, i int) {
-	if q, ok := p.(Placer); ok {
-		q.Placed(req, cands, i)
-	}
-}
-
-func forget(p Policy, t kv.Target) {
-	if q, ok := p.(Forgetter); ok {
-		q.Forget(t)
-	}
+	p.none.Forget(t)
 }

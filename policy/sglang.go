@@ -44,6 +44,7 @@ type SGLang struct {
 // Both halves of the first test must hold: that keeps a small fleet with tiny
 // loads from flapping. When it trips, all locality is dropped at once.
 type sglang struct {
+	Basic
 	cfg     SGLang
 	tree    *textTree // nil: by the index
 	given   [kv.MaxTargets]uint64

@@ -27,13 +27,14 @@ type Shed struct {
 // over all candidates is beyond the deadline. Weighting queues harder is no
 // shedding, it only moves load.
 type shed struct {
-	chain
+	Policy
 	cfg Shed
 }
 
-func (p *shed) Pick(req *Request, cands []Candidate) int { return p.inner.Pick(req, cands) }
-
-func (p *shed) Shed(req *Request, cands []Candidate, _ int) (why Refusal, refuse bool) {
+func (p *shed) Shed(req *Request, cands []Candidate, i int) (why Refusal, refuse bool) {
+	if why, refuse = p.Policy.Shed(req, cands, i); refuse {
+		return why, true
+	}
 	deadline := p.cfg.Deadline
 	if req.Deadline > 0 {
 		deadline = req.Deadline

@@ -238,7 +238,7 @@ func TestSteerSparesReturners(t *testing.T) {
 	if mine.Tag == 0 {
 		t.Fatal("no tag")
 	}
-	p.(Observer).Done(&kv.Done{Now: at(1), Tag: mine.Tag, Target: 0, Prompt: 16000, Output: 10})
+	p.Done(&kv.Done{Now: at(1), Tag: mine.Tag, Target: 0, Prompt: 16000, Output: 10})
 	stranger := &Request{Now: at(1), Tokens: 30000, Known: true, Hashes: []kv.Hash{9}, BlockSize: 16}
 	if i := p.Pick(stranger, cands); i != 1 {
 		t.Errorf("the stranger went to %d, where a session is about to return", i)

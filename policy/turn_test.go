@@ -174,15 +174,11 @@ func (w *turnWorld) step() {
 	for k := range cands {
 		w.say(math.Float64bits(cands[k].Cost), cands[k].Uncached, cands[k].Prefill)
 	}
-	if s, ok := w.p.(Shedder); ok {
-		why, shed := s.Shed(req, cands, i)
-		if w.say(shed, why); shed {
-			return
-		}
+	why, shed := w.p.Shed(req, cands, i)
+	if w.say(shed, why); shed {
+		return
 	}
-	if p, ok := w.p.(Placer); ok {
-		p.Placed(req, cands, i)
-	}
+	w.p.Placed(req, cands, i)
 	w.place(session, req, &cands[i], i)
 }
 
@@ -298,15 +294,12 @@ func (w *turnWorld) place(session int, req *Request, c *Candidate, t int) {
 
 // settle tells what has happened until now.
 func (w *turnWorld) settle() {
-	o, _ := w.p.(Observer)
 	left := w.open[:0]
 	for _, r := range w.open {
 		if !r.started && !r.first.After(w.now) {
 			r.started = true
-			if o != nil {
-				o.FirstToken(&kv.FirstToken{Now: r.first, Target: kv.Target(r.target), Prompt: r.prompt, Cached: r.cached, Latency: r.first.Sub(r.sent),
-					Alone: r.ahead == 0, Decoding: r.decoding, Context: r.context, Tag: r.tag})
-			}
+			w.p.FirstToken(&kv.FirstToken{Now: r.first, Target: kv.Target(r.target), Prompt: r.prompt, Cached: r.cached, Latency: r.first.Sub(r.sent),
+				Alone: r.ahead == 0, Decoding: r.decoding, Context: r.context, Tag: r.tag})
 		}
 		if r.done.After(w.now) {
 			left = append(left, r)
@@ -316,9 +309,7 @@ func (w *turnWorld) settle() {
 		if w.slow {
 			streaming *= 60
 		}
-		if o != nil {
-			o.Done(&kv.Done{Now: r.done, Target: kv.Target(r.target), Prompt: r.prompt, Output: r.output, Streaming: streaming, Requests: float64(r.decoding + 1), Tokens: float64(r.context + r.prompt)})
-		}
+		w.p.Done(&kv.Done{Now: r.done, Target: kv.Target(r.target), Prompt: r.prompt, Output: r.output, Streaming: streaming, Requests: float64(r.decoding + 1), Tokens: float64(r.context + r.prompt)})
 	}
 	w.open = left
 }

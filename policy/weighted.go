@@ -17,6 +17,7 @@ type Weighted struct {
 // the engine's own where they are fresh; else the ledger's requests without a
 // first token, and its blocks over the pool.
 type weighted struct {
+	Basic
 	cfg      Weighted
 	uncached ewma
 	intn     func(int) int

@@ -77,9 +77,7 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 		Target: c.Target, Hashes: hashes, BlockSize: kv.ChainSize(c.BlockSize), Prompt: sc.req.Tokens, Uncached: uncached,
 		Output: r.Output, Prefill: c.Prefill, Silent: r.Silent, Connected: true,
 	})
-	if s.placer != nil {
-		s.placer.Placed(&sc.req, sc.cands, pick)
-	}
+	s.policy.Placed(&sc.req, sc.cands, pick)
 	s.states.picked(d.Target)
 	s.audit.booked(d)
 	s.check()
@@ -108,12 +106,12 @@ func (d *Decision) FirstToken(now time.Time) {
 	s.mu.Lock()
 	var ok bool
 	f := &s.first
-	if *f, ok = s.ledger.FirstToken(d.booking, now); ok && s.observer != nil && d.Tokens > 0 {
+	if *f, ok = s.ledger.FirstToken(d.booking, now); ok && d.Tokens > 0 {
 		if d.served.Load() {
 			f.Cached = d.cached
 		}
 		f.MaxBatch, f.Tag, f.FromPeer = d.maxBatch, d.tag, d.fromPeer
-		s.observer.FirstToken(f)
+		s.policy.FirstToken(f)
 	}
 	s.mu.Unlock()
 	s.receipts.edit(d.id, func(r *Receipt) { r.FirstToken = now.Sub(d.at) })
@@ -164,9 +162,9 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	s.mu.Lock()
 	var ok bool
 	f := &s.last
-	if *f, ok = s.ledger.Done(d.booking, now); ok && s.observer != nil {
+	if *f, ok = s.ledger.Done(d.booking, now); ok {
 		f.Tag, f.Failed, f.FromPeer = d.tag, outcome != Completed, d.fromPeer
-		s.observer.Done(f)
+		s.policy.Done(f)
 	}
 	hashes, all := d.hashes, d.hashes
 	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {
@@ -295,9 +293,7 @@ func (s *Scheduler) Forget(t kv.Target, now time.Time) {
 	s.ledger.Forget(t)
 	s.audit.dropped(func(of kv.Target, _ ledger.ID) bool { return of == t })
 	s.check()
-	if s.forgetter != nil {
-		s.forgetter.Forget(t)
-	}
+	s.policy.Forget(t)
 	s.mu.Unlock()
 	s.index.Forget(t)
 	s.states.forget(t, now)

@@ -21,6 +21,7 @@
 package sched
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -85,17 +86,13 @@ type Scheduler struct {
 	terms []string // of its costs, in the order of Candidate.Terms
 	unit  string   // of its costs
 
-	mu        sync.Mutex       // pick and book; guards what follows
-	ledger    *ledger.Ledger   //
-	policy    policy.Policy    //
-	placer    policy.Placer    // the same value where it has state, else nil
-	observer  policy.Observer  // the same value where it learns, else nil
-	shedder   policy.Shedder   // the same value where it may refuse, else nil
-	forgetter policy.Forgetter // the same value where it knows targets, else nil
-	predicted predictions      //
-	expired   []ledger.ID      // scratch of Tick,
-	first     kv.FirstToken    // of Decision.FirstToken
-	last      kv.Done          // and of Decision.Done
+	mu        sync.Mutex     // pick and book; guards what follows
+	ledger    *ledger.Ledger //
+	policy    policy.Policy  //
+	predicted predictions    //
+	expired   []ledger.ID    // scratch of Tick,
+	first     kv.FirstToken  // of Decision.FirstToken
+	last      kv.Done        // and of Decision.Done
 
 	lastID   atomic.Uint64
 	states   states
@@ -122,13 +119,7 @@ func New(cfg Config, p Parts) *Scheduler {
 		cfg: cfg.withDefaults(), fleet: p.Fleet, index: p.Index, seed: p.Seed, hooks: p.Hooks,
 		name: p.Name, policy: p.Policy, ledger: p.Ledger,
 	}
-	s.placer, _ = p.Policy.(policy.Placer)
-	s.observer, _ = p.Policy.(policy.Observer)
-	s.shedder, _ = p.Policy.(policy.Shedder)
-	s.forgetter, _ = p.Policy.(policy.Forgetter)
-	if e, ok := p.Policy.(policy.Explainer); ok {
-		s.terms, s.unit = e.Terms()
-	}
+	s.terms, s.unit = p.Policy.Terms()
 	s.scratch.New = func() any { return new(scratch) }
 	s.receipts.init(s.cfg.Receipts)
 	return s
@@ -204,11 +195,9 @@ func (s *Scheduler) Route(r *Request, now time.Time) (*Decision, error) {
 		s.mu.Unlock()
 		panic(fmt.Sprintf("sched: policy %s picked %d of %d candidates", s.name, pick, len(sc.cands)))
 	}
-	if s.shedder != nil {
-		if why, shed := s.shedder.Shed(&sc.req, sc.cands, pick); shed {
-			s.mu.Unlock()
-			return nil, &ShedError{Refusal: why, Priority: r.Priority}
-		}
+	if why, shed := s.policy.Shed(&sc.req, sc.cands, pick); shed {
+		s.mu.Unlock()
+		return nil, &ShedError{Refusal: why, Priority: r.Priority}
 	}
 	hashes := s.book(d, sc, pick, r, snap, now)
 	d.tag = sc.req.Tag
@@ -386,11 +375,7 @@ func contains(ts []kv.Target, t kv.Target) bool {
 func (s *Scheduler) PolicyState() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, ok := s.policy.(policy.Keeper)
-	if !ok {
-		return nil
-	}
-	return k.AppendState(nil)
+	return s.policy.AppendState(nil)
 }
 
 // RestorePolicy gives the policy back what an earlier one had learned. On an error
@@ -398,11 +383,11 @@ func (s *Scheduler) PolicyState() []byte {
 func (s *Scheduler) RestorePolicy(state []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, ok := s.policy.(policy.Keeper)
-	if !ok {
-		return fmt.Errorf("policy %s keeps no state", s.name)
+	err := s.policy.LoadState(state)
+	if errors.Is(err, policy.ErrNoState) {
+		return fmt.Errorf("policy %s %w", s.name, err)
 	}
-	return k.LoadState(state)
+	return err
 }
 
 // Costs names the terms of the policy's costs, in the order of a receipt's Terms,

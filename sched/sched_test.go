@@ -421,7 +421,7 @@ func (w *watcher) Done(o *kv.Done)             { w.done = append(w.done, *o) }
 func TestJoinedIsPassedOn(t *testing.T) {
 	h := newHouse(t, 1, "least_load")
 	w := &watcher{Policy: h.policy}
-	h.observer = w
+	h.policy = w
 	a := h.route(t, h.request(ids(160, 1)), t0)
 	b := h.route(t, h.request(ids(320, 2)), t0)
 	for _, d := range []*Decision{a, b} {
@@ -437,7 +437,7 @@ func TestJoinedIsPassedOn(t *testing.T) {
 func TestNewsOfPeersIsMarked(t *testing.T) {
 	h := newHouse(t, 2, "least_load")
 	w := &watcher{Policy: h.policy}
-	h.observer = w
+	h.policy = w
 	there := kv.Target(1)
 	own, told := h.request(ids(160, 1)), h.request(ids(160, 2))
 	told.Only = &there

@@ -13,6 +13,7 @@ import (
 // the candidates, of placements, first tokens and ends. It does what the command
 // `spy` says.
 type spy struct {
+	policy.Basic
 	script   *script
 	quiet    bool   // say nothing
 	pick     string // else the first candidate

@@ -178,10 +178,7 @@ func (s *Scheduler) State(t kv.Target) TargetState {
 func (s *Scheduler) Learned(t kv.Target) (learn.Learned, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, ok := s.policy.(policy.Learner); ok {
-		return l.Learned(t)
-	}
-	return learn.Learned{}, false
+	return s.policy.Learned(t)
 }
 
 // Load returns what t owes.

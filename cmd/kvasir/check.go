@@ -45,7 +45,7 @@ func (c checkCmd) run(ctx context.Context, w io.Writer) error {
 	if err != nil && !(errors.Is(err, config.ErrNoEngines) && c.Config == "") {
 		return err
 	}
-	found := doctor.CheckFiles(cfg)
+	found := append(doctor.CheckPolicy(cfg), doctor.CheckFiles(cfg)...)
 	if !c.Offline {
 		found = append(found, doctor.Check(ctx, cfg)...)
 	}
