@@ -8,7 +8,7 @@ import (
 	"kvasir/kv"
 )
 
-func text(s string) *Request { return &Request{Now: t0, Text: []byte(s), Bytes: len(s)} }
+func text(s string) *Request { return &Request{Now: t0, Text: []byte(s)} }
 
 // The four branches of Ray's PrefixCacheAffinityRouter.
 func TestRayPrefix(t *testing.T) {
@@ -125,10 +125,10 @@ func TestRayPrefixByIndex(t *testing.T) {
 	for i, h := range []int{50, 40, 30} {
 		cands[i].Held = h
 	}
-	if got := p.Pick(&Request{Tokens: 1000, Known: true}, cands); got != 1 {
+	if got := p.Pick(&Request{Tokens: 1000}, cands); got != 1 {
 		t.Errorf("16 %% held: %d, want 1", got)
 	}
-	if got := p.Pick(&Request{Tokens: 2000, Known: true}, cands); got != 2 {
+	if got := p.Pick(&Request{Tokens: 2000}, cands); got != 2 {
 		t.Errorf("8 %% held: %d, want 2, which holds the least", got)
 	}
 }
@@ -242,7 +242,7 @@ func TestSGLangByEvents(t *testing.T) {
 	cands[1].Overlap.GPU, cands[1].Held = 16, 9
 	cands[2].Overlap.GPU, cands[2].Held = 16, 8
 	cands[3].Overlap.GPU, cands[3].Load.Requests = 16, 1
-	req := &Request{Tokens: 10000, Known: true}
+	req := &Request{Tokens: 10000}
 	if got := p.Pick(req, cands); got != 2 {
 		t.Errorf("any match counts, then load, then the smaller tree: %d, want 2", got)
 	}

@@ -21,7 +21,7 @@ func BenchmarkPick(b *testing.B) {
 					cands[i].Load = kv.Load{Requests: i % 5, Prefill: i % 7 * 300, Prompt: i * 10, DecodeBlocks: i % 90, NewBlocks: 400}
 					cands[i].Overlap = kv.Overlap{GPU: int32(i%7) * 160}
 				}
-				req := &Request{Now: t0, Tokens: 8000, Known: true, SessionHash: 77, BlockSize: 16, Text: make([]byte, 32000)}
+				req := &Request{Now: t0, Tokens: 8000, SessionHash: 77, BlockSize: 16, Text: make([]byte, 32000)}
 				for k := range 500 {
 					req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
 				}
@@ -61,7 +61,7 @@ func BenchmarkSteer(b *testing.B) {
 				cands[i].Load = kv.Load{Requests: i % 5, Wait: time.Duration(i%9) * 300 * time.Millisecond, Prompt: i * 10}
 				cands[i].Overlap = kv.Overlap{GPU: int32(i%7) * 1000}
 			}
-			req := &Request{Now: at(71), Tokens: 8000, Known: true, BlockSize: 16}
+			req := &Request{Now: at(71), Tokens: 8000, BlockSize: 16}
 			for k := range 500 {
 				req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
 			}

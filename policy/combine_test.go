@@ -20,7 +20,7 @@ func TestGuardPreventsHerding(t *testing.T) {
 	run := func(cfg Config) []int {
 		cands := fleet(4)
 		cands[2].Overlap.GPU = 512
-		return burst(must(t, cfg, seeded(1)), &Request{Tokens: 1000, Known: true}, cands, 100)
+		return burst(must(t, cfg, seeded(1)), &Request{Tokens: 1000}, cands, 100)
 	}
 	if got := run(named("pure_affinity")); got[2] != 100 {
 		t.Fatalf("without: %v: the failure is not there", got)
@@ -62,7 +62,7 @@ func TestExploreWarmsWhatIsCold(t *testing.T) {
 		cands := fleet(3)
 		cands[0].Overlap.GPU, cands[1].Overlap.GPU = 512, 512
 		for range 3000 {
-			req := &Request{Tokens: 600, Known: true}
+			req := &Request{Tokens: 600}
 			share[run(p, req, cands)]++
 			if req.Branch == "explore" {
 				marked++
@@ -91,7 +91,7 @@ func TestExploreIsBounded(t *testing.T) {
 	cands := fleet(2)
 	cands[0].Overlap.GPU = 99000
 	for range 200 {
-		if p.Pick(&Request{Tokens: 100000, Known: true}, cands) != 0 {
+		if p.Pick(&Request{Tokens: 100000}, cands) != 0 {
 			t.Fatal("100,000 tokens were computed again to warm a target")
 		}
 	}
@@ -106,7 +106,7 @@ func TestMinSpreadPreventsStarvation(t *testing.T) {
 		cands := fleet(4)
 		share := make([]int, 4)
 		for k := range 10000 {
-			share[run(p, &Request{Now: at(float64(k) * .1), Tokens: 500, Known: true}, cands)]++
+			share[run(p, &Request{Now: at(float64(k) * .1), Tokens: 500}, cands)]++
 		}
 		return share
 	}
@@ -129,7 +129,7 @@ func TestMinSpreadLeavesAffinityAlone(t *testing.T) {
 	cands := fleet(4)
 	cands[1].Overlap.GPU = 2000
 	for k := range 1000 {
-		if run(p, &Request{Now: at(float64(k)), Tokens: 3000, Known: true}, cands) != 1 {
+		if run(p, &Request{Now: at(float64(k)), Tokens: 3000}, cands) != 1 {
 			t.Fatal("a request was taken from its cache")
 		}
 	}
@@ -154,7 +154,7 @@ func TestDwellPreventsOscillation(t *testing.T) {
 		for k := range 100 {
 			cands[0].Load = kv.Load{DecodeBlocks: 1000 + 40*(k%2)}
 			cands[1].Load = kv.Load{DecodeBlocks: 1000 + 40*((k+1)%2)}
-			i := run(p, &Request{Now: at(float64(k) * 3), Tokens: 9000, Known: true, SessionHash: 5}, cands)
+			i := run(p, &Request{Now: at(float64(k) * 3), Tokens: 9000, SessionHash: 5}, cands)
 			if i != before && before >= 0 {
 				moves++
 			}
@@ -231,7 +231,7 @@ func hot(t *testing.T, cfg Config, n int) []int {
 	cands := fleet(4)
 	share := make([]int, 4)
 	for k := range n {
-		req := &Request{Now: at(float64(k) * .01), Tokens: 700, Known: true, BlockSize: 16}
+		req := &Request{Now: at(float64(k) * .01), Tokens: 700, BlockSize: 16}
 		for d := range 43 {
 			h := uint64(d)
 			if d >= 32 {
@@ -293,7 +293,7 @@ func TestShedPreventsThatAllAreLate(t *testing.T) {
 		p := must(t, cfg, seeded(1))
 		cands := fleet(2)
 		for range 100 { // at one moment
-			req := &Request{Now: t0, Tokens: 20000, Known: true}
+			req := &Request{Now: t0, Tokens: 20000}
 			i := p.Pick(req, cands)
 			soonest := min(cands[0].Load.Wait+cands[0].Prefill, cands[1].Load.Wait+cands[1].Prefill)
 			if why, no := p.Shed(req, cands, i); no {
@@ -354,7 +354,7 @@ func TestHotPrefixDegree(t *testing.T) {
 	p := must(t, with("pure_affinity", func(c *Config) { c.HotPrefix.Enabled = true }), lowestIndex).(*hotPrefix)
 	cands := fleet(10)
 	mine := func(k uint64) *Request {
-		return &Request{Now: at(float64(k)), Tokens: 100, Known: true, BlockSize: 16, Hashes: []kv.Hash{kv.Hash(k)}}
+		return &Request{Now: at(float64(k)), Tokens: 100, BlockSize: 16, Hashes: []kv.Hash{kv.Hash(k)}}
 	}
 	for k := range uint64(1000) {
 		if k%4 == 0 {
@@ -404,7 +404,7 @@ func serialAgents(t *testing.T, cfg Config) (sessions [2]int, stayed int) {
 				cands[i].Overlap.GPU = int32(max(held[s][i], system[i]))
 			}
 			n := 32 + (turn+1)*600
-			i := run(p, &Request{Now: at(now), Tokens: n, Known: true, SessionHash: uint64(s + 1)}, cands)
+			i := run(p, &Request{Now: at(now), Tokens: n, SessionHash: uint64(s + 1)}, cands)
 			held[s][i], system[i] = n, 32
 			if home[s] < 0 {
 				sessions[i]++

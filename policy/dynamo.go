@@ -26,8 +26,6 @@ type Dynamo struct {
 	HostWeight float64 `yaml:"host_cache_hit_weight" default:"0.75" range:"0..1"`
 	// DiskWeight is the credit per block on disk beyond host.
 	DiskWeight float64 `yaml:"disk_cache_hit_weight" default:"0.25" range:"0..1"`
-	// SharedWeight is the credit per block in a shared cache beyond GPU.
-	SharedWeight float64 `yaml:"shared_cache_multiplier" range:"0..1"`
 	// Temperature 0 takes the lowest cost; above, softmax draws.
 	Temperature float64 `yaml:"router_temperature" range:"0.."`
 	// UseEvents counts what the engines announce.
@@ -71,7 +69,6 @@ func (d Dynamo) Effective() Dynamo {
 		d.ActiveBlocks = true
 		d.AssumeReuse = false
 		d.PrefillTokens = true
-		d.SharedWeight = 0
 		d.Predicted = false
 	case "agentic":
 		d.OverlapCredit = 2
@@ -99,57 +96,17 @@ func (d Dynamo) needs() Need {
 	}
 }
 
-// A DynamoOverride replaces settings for one request (Dynamo:
-// router_config_override). nil fields replace nothing.
-type DynamoOverride struct {
-	OverlapCredit *float64
-	PrefillScale  *float64
-	Temperature   *float64
-	SharedWeight  *float64
-	PrefillTokens *bool
-	OverlapWeight *float64 // deprecated; as in Effective
-}
-
-// Validate accepts what the configuration accepts.
-func (o *DynamoOverride) Validate() error {
-	d := setting.Defaults[Dynamo]()
-	d.apply(o)
-	d.OverlapWeight = o.OverlapWeight
-	return setting.Check("policy.dynamo.", &d)
-}
-
-func (d *Dynamo) apply(o *DynamoOverride) {
-	set := func(to *float64, v *float64) {
-		if v != nil {
-			*to = *v
-		}
-	}
-	set(&d.OverlapCredit, o.OverlapCredit)
-	set(&d.PrefillScale, o.PrefillScale)
-	set(&d.Temperature, o.Temperature)
-	set(&d.SharedWeight, o.SharedWeight)
-	if o.PrefillTokens != nil {
-		d.PrefillTokens = *o.PrefillTokens
-	}
-	if w := o.OverlapWeight; w != nil {
-		d.PrefillScale = *w
-		if *w == 0 {
-			d.OverlapCredit = 0
-		}
-	}
-}
-
 // dynamo adds up, in blocks, what a target would owe: the prefill that it owes
 // already and this request's, less a credit for what it holds, and the distinct
 // blocks of all its requests.
 //
 //	raw    = (owed prefill tokens + prompt tokens) / block size
 //	decay  = 1 / (1 + g * (owed prefill above the least owed, in blocks) / request blocks)
-//	credit = c*decay*gpu + .75*host + .25*disk + s*shared
+//	credit = c*decay*gpu + .75*host + .25*disk
 //	cost   = scale*max(0, raw-credit) + active blocks + new blocks + w*active requests
 //
-// and times exp(-tanh(taints)) where the request prefers some. Exact ties are
-// broken uniformly. Source: ai-dynamo/dynamo
+// Exact ties are broken uniformly. Dynamo's caches that the fleet shares, its taints and
+// its settings per request are left out: nothing here feeds them. Source: ai-dynamo/dynamo
 // lib/kv-router/src/scheduling/selector/default.rs at 07a6c9ce.
 type dynamo struct {
 	Basic
@@ -166,10 +123,7 @@ func (p *dynamo) Terms() ([]string, string) {
 }
 
 func (p *dynamo) Pick(req *Request, cands []Candidate) int {
-	cfg := p.cfg
-	if req.Override != nil {
-		cfg.apply(req.Override)
-	}
+	cfg := &p.cfg
 	least := math.MaxInt
 	for i := range cands {
 		least = min(least, cands[i].Load.Prefill)
@@ -198,7 +152,7 @@ func (d *Dynamo) price(req *Request, c *Candidate, least int) {
 		}
 	}
 	credit := d.OverlapCredit*decay*blocks(gpu, size) + d.HostWeight*blocks(host, size) +
-		d.DiskWeight*blocks(disk, size) + d.SharedWeight*blocks(c.Shared, size)
+		d.DiskWeight*blocks(disk, size)
 	// Dynamo books by the weights of the tiers alone, whatever the credit.
 	held := blocks(gpu, size) + d.HostWeight*blocks(host, size) + d.DiskWeight*blocks(disk, size)
 	c.Uncached = max(0, n-int(math.Round(held*float64(size))))
@@ -217,8 +171,5 @@ func (d *Dynamo) price(req *Request, c *Candidate, least int) {
 	}
 	requests := d.RequestWeight * float64(c.Load.Requests)
 	c.Cost = prefill + decode + requests
-	if c.Taint != 0 {
-		c.Cost *= math.Exp(-math.Tanh(c.Taint))
-	}
 	c.Terms = [MaxTerms]float64{prefill, decode, requests, credit, decay}
 }

@@ -22,7 +22,7 @@ func dynamoWith(edit func(*Dynamo), intn func(int) int) *dynamo {
 
 // blocksLong is a request of n full blocks of 16 tokens.
 func blocksLong(n int) *Request {
-	return &Request{Tokens: 16 * n, Known: true, Hashes: make([]kv.Hash, n), BlockSize: 16}
+	return &Request{Tokens: 16 * n, Hashes: make([]kv.Hash, n), BlockSize: 16}
 }
 
 func TestDynamoCost(t *testing.T) {
@@ -30,7 +30,6 @@ func TestDynamoCost(t *testing.T) {
 		gpu, host, disk  int // blocks held
 		prefill          int // blocks owed
 		active, requests int
-		taint            float64
 		want             float64
 	}
 	for _, c := range []struct {
@@ -62,8 +61,6 @@ func TestDynamoCost(t *testing.T) {
 			[]row{{gpu: 9, prefill: 1, want: 11}, {want: 10}}, 1},
 		{"agentic: 2, 4, 64", func(d *Dynamo) { d.Preset = "agentic"; d.PrefillScale = 1 }, 10,
 			[]row{{gpu: 3, requests: 1, active: 2, want: 4*4 + 2 + 64}, {want: 40}}, 1},
-		{"taints", nil, 10,
-			[]row{{taint: 1, want: 10 * math.Exp(-math.Tanh(1))}, {taint: -1, want: 10 * math.Exp(math.Tanh(1))}, {want: 10}}, 0},
 		{"decode stage: the credit is taken off decode", func(d *Dynamo) { d.DecodeStage = true; d.PrefillTokens = false }, 10,
 			[]row{{gpu: 4, active: 10, prefill: 99, want: 6}, {active: 7, want: 7}}, 0},
 		{"prefill not tracked, not a decode stage", func(d *Dynamo) { d.PrefillTokens = false }, 10,
@@ -73,7 +70,6 @@ func TestDynamoCost(t *testing.T) {
 		for i, r := range c.rows {
 			cands[i].Overlap = kv.Overlap{GPU: int32(16 * r.gpu), Host: int32(16 * r.host), Disk: int32(16 * r.disk)}
 			cands[i].Load = kv.Load{Prefill: 16 * r.prefill, DecodeBlocks: r.active, Requests: r.requests}
-			cands[i].Taint = r.taint
 		}
 		if got := dynamoWith(c.edit, lowestIndex).Pick(blocksLong(c.blocks), cands); got != c.pick {
 			t.Errorf("%s: picked %d, want %d", c.name, got, c.pick)
@@ -124,7 +120,7 @@ func TestDynamoCapture(t *testing.T) {
 // Dynamo answers 1 potential block for a prompt of 3 tokens (dynamo_http 50).
 func TestDynamoPartialBlock(t *testing.T) {
 	cands := fleet(2)
-	dynamoWith(nil, lowestIndex).Pick(&Request{Tokens: 3, Known: true, BlockSize: 16}, cands)
+	dynamoWith(nil, lowestIndex).Pick(&Request{Tokens: 3, BlockSize: 16}, cands)
 	if got := cands[0].Terms[1]; got != 1 {
 		t.Errorf("3 tokens are %v blocks, want 1", got)
 	}
@@ -169,28 +165,6 @@ func TestDynamoDeprecatedWeight(t *testing.T) {
 	d.OverlapWeight = ptr(0.0)
 	if n := d.Effective().needs(); n.Events {
 		t.Error("weight 0 needs events")
-	}
-}
-
-func TestDynamoOverride(t *testing.T) {
-	cands := fleet(2)
-	cands[0].Overlap.GPU = 128
-	cands[0].Load = kv.Load{DecodeBlocks: 3}
-	p := dynamoWith(nil, lowestIndex)
-	req := blocksLong(10)
-	if p.Pick(req, cands) != 0 {
-		t.Error("without override: not the holder")
-	}
-	req.Override = &DynamoOverride{OverlapCredit: ptr(0.0)}
-	if p.Pick(req, cands) != 1 {
-		t.Error("credit 0: not the idle one")
-	}
-	req.Override = &DynamoOverride{OverlapWeight: ptr(0.0)}
-	if p.Pick(req, cands); cands[0].Cost != 3 || cands[1].Cost != 0 {
-		t.Errorf("weight 0: costs %v, %v", cands[0].Cost, cands[1].Cost)
-	}
-	if err := (&DynamoOverride{SharedWeight: ptr(1.5)}).Validate(); err == nil {
-		t.Error("accepted a shared multiplier of 1.5")
 	}
 }
 

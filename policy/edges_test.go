@@ -14,7 +14,7 @@ func TestMarginalComputesOneToken(t *testing.T) {
 	cands := fleet(1)
 	for _, held := range []int32{31, 32, 48} {
 		cands[0].Overlap.GPU = held
-		p.Pick(&Request{Tokens: 32, Known: true}, cands)
+		p.Pick(&Request{Tokens: 32}, cands)
 		if cands[0].Uncached != 1 {
 			t.Errorf("%d of 32 held: %d tokens are booked, want 1", held, cands[0].Uncached)
 		}
@@ -28,7 +28,7 @@ func TestMarginalBooksAnHourAtMost(t *testing.T) {
 	cfg.Marginal.Coefficients.PrefillToken = 1 // second
 	p := must(t, cfg, lowestIndex)
 	cands := fleet(1)
-	p.Pick(&Request{Tokens: 100_000, Known: true}, cands)
+	p.Pick(&Request{Tokens: 100_000}, cands)
 	if cands[0].Prefill != time.Hour {
 		t.Errorf("%v are booked, want 1 h", cands[0].Prefill)
 	}

@@ -158,7 +158,7 @@ func TestPrefixHash(t *testing.T) {
 	// Without tokens: by load.
 	cands := fleet(3)
 	cands[0].Load.Requests, cands[1].Load.Requests = 4, 4
-	if got := p.Pick(&Request{Bytes: 1000}, cands); got != 2 {
+	if got := p.Pick(&Request{Tokens: 250}, cands); got != 2 {
 		t.Errorf("without tokens: %d, want the least loaded", got)
 	}
 }

@@ -22,7 +22,7 @@ func TestMarginalWorkedExample(t *testing.T) {
 	cands[0].Load = kv.Load{Requests: 4, Prefilling: 1, Prompt: 50000, Decode: 38000, Wait: 60 * time.Millisecond}
 	cands[1].Overlap.GPU = 100 * 16
 	cands[1].Load = kv.Load{Requests: 2, Prompt: 16000, Decode: 16000}
-	if i := p.Pick(&Request{Tokens: 12000, Known: true}, cands); i != 0 {
+	if i := p.Pick(&Request{Tokens: 12000}, cands); i != 0 {
 		t.Errorf("picked %d, want 0", i)
 	}
 	for i, want := range []struct{ own, delta, omega, cost float64 }{
@@ -46,7 +46,7 @@ func TestMarginalUncalibrated(t *testing.T) {
 	p := must(t, named("marginal"), lowestIndex)
 	cands := fleet(2)
 	cands[1].Overlap.GPU = 4000
-	req := &Request{Tokens: 5000, Known: true}
+	req := &Request{Tokens: 5000}
 	if i := p.Pick(req, cands); i != 1 {
 		t.Errorf("idle: picked %d, want the holder", i)
 	}

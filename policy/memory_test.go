@@ -10,7 +10,7 @@ import (
 
 // fiftyBlocks is a prompt of 1,600 tokens in blocks of 32.
 func fiftyBlocks() *Request {
-	req := &Request{Now: t0, Tokens: 1600, Known: true, BlockSize: 32}
+	req := &Request{Now: t0, Tokens: 1600, BlockSize: 32}
 	for k := range 50 {
 		req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k))))
 	}

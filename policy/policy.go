@@ -90,19 +90,13 @@ type Refusal struct {
 
 // A Request is what a policy may know of a request.
 type Request struct {
-	Now    time.Time
-	Tokens int  // prompt tokens; an estimate from Bytes if !Known; 0 if nothing is known
-	Known  bool // Tokens and Hashes are the engine's own
-	Bytes  int  // length of the prompt in bytes, 0 if unknown
-	Output int  // expected output tokens (a hint of the client), 0 if no one said
-
+	Now       time.Time
+	Tokens    int // prompt tokens, estimated where they aren't known; at least 1
 	MaxOutput int // limit on the output, 0 if none
 
-	// Session is the key that keeps a conversation together, "" if the client
-	// sent none. SessionHash is its well-mixed 64-bit hash, 0 if there is none.
-	Session     string
+	// SessionHash is the well-mixed hash of the key that keeps a conversation together,
+	// 0 if the client sent none.
 	SessionHash uint64
-	Tenant      string
 
 	// The first chain of the prompt: hashes of its full blocks.
 	Hashes    []kv.Hash
@@ -119,10 +113,6 @@ type Request struct {
 
 	Priority int           // below 0: may be shed
 	Deadline time.Duration // to the first token; 0: none
-
-	// Override replaces parts of the configuration of `dynamo` for this
-	// request. nil: none.
-	Override *DynamoOverride
 
 	// Branch is written by Pick: which rule decided, "" for the policy's only
 	// one. It is a constant string, for receipts.
@@ -145,14 +135,12 @@ type Candidate struct {
 	Identity uint64
 
 	Overlap   kv.Overlap
-	Shared    int // tokens of the prompt beyond Overlap.GPU that a cache shared by the fleet holds
 	Trust     kv.Trust
 	Load      kv.Load
 	BlockSize int // tokens; 0: unknown, the request's is taken
 	Blocks    int // size of the GPU pool in blocks; 0: unknown
 	Held      int // blocks that the index has for the target on GPU
 	MaxBatch  int // tokens that the engine computes per step (max_num_batched_tokens); 0: unknown
-	Taint     float64
 
 	Engine kv.Gauge // what the engine reports of itself; zero where it doesn't, or too long ago
 

@@ -94,11 +94,11 @@ func TestEveryPolicyPicksWithoutAllocating(t *testing.T) {
 				}
 			}
 			text := []byte(strings.Repeat("You are a helpful assistant. ", 60))
-			req := &Request{Now: t0, Tokens: 1000, Known: true, Bytes: len(text), Session: "s", SessionHash: 77, Hashes: make([]kv.Hash, 62), BlockSize: 16, Text: text}
+			req := &Request{Now: t0, Tokens: 1000, SessionHash: 77, Hashes: make([]kv.Hash, 62), BlockSize: 16, Text: text}
 			for k := range req.Hashes {
 				req.Hashes[k] = kv.Hash(h64(uint64(k)))
 			}
-			requests := []*Request{req, {Now: t0}, {Now: t0, Bytes: 400}}
+			requests := []*Request{req, {Now: t0}, {Now: t0, Tokens: 100}}
 			for _, q := range requests {
 				for _, c := range [][]Candidate{cands, cands[3:4], fleet(3)} {
 					if i := run(p, q, c); i < 0 || i >= len(c) {
@@ -132,7 +132,7 @@ func TestPickIsADryRun(t *testing.T) {
 		cands := fleet(5)
 		r := rand.New(rand.NewPCG(9, 9))
 		for k := range 200 {
-			req := &Request{Now: at(float64(k)), Tokens: 400, Known: true, SessionHash: uint64(r.IntN(20)), BlockSize: 16,
+			req := &Request{Now: at(float64(k)), Tokens: 400, SessionHash: uint64(r.IntN(20)), BlockSize: 16,
 				Text: []byte(strings.Repeat("abc", r.IntN(200)))}
 			for i := range cands {
 				cands[i].Load.Requests = r.IntN(9)

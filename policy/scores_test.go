@@ -34,7 +34,7 @@ func TestP2C(t *testing.T) {
 func TestPureAffinityHerds(t *testing.T) {
 	cands := fleet(4)
 	cands[2].Overlap.GPU = 64
-	if got := burst(must(t, named("pure_affinity"), seeded(1)), &Request{Tokens: 1000, Known: true}, cands, 144); got[2] != 144 {
+	if got := burst(must(t, named("pure_affinity"), seeded(1)), &Request{Tokens: 1000}, cands, 144); got[2] != 144 {
 		t.Errorf("placed %v, want all on 2 (experiments.md E1.4)", got)
 	}
 	// Without a match: fewest requests, or the lowest index.
@@ -60,7 +60,7 @@ func TestLMetric(t *testing.T) {
 	cands := fleet(3)
 	cands[0].Overlap.GPU, cands[0].Load = 9000, kv.Load{Requests: 4, Prefill: 500}
 	cands[1].Overlap.GPU, cands[1].Load = 2000, kv.Load{Requests: 1}
-	req := &Request{Tokens: 10000, Known: true}
+	req := &Request{Tokens: 10000}
 	cfg := named("lmetric")
 	if got := must(t, cfg, lowestIndex).Pick(req, cands); got != 0 {
 		t.Errorf("picked %d, want 0", got)
@@ -93,7 +93,7 @@ func TestLLMD(t *testing.T) {
 	set(0, 80, 4, .9)
 	set(1, 20, 0, .5)
 	set(2, 0, 2, 0)
-	req := &Request{Tokens: 1600, Known: true} // 100 blocks
+	req := &Request{Tokens: 1600} // 100 blocks
 	if got := must(t, named("llmd_precise"), lowestIndex).Pick(req, cands); got != 1 {
 		t.Errorf("picked %d, want 1", got)
 	}
@@ -134,7 +134,7 @@ func TestLLMD(t *testing.T) {
 	cfg := named("llmd_precise")
 	cfg.LLMD.LengthWeight = 1
 	guess[0].Overlap = kv.Overlap{GPU: 4096}
-	must(t, cfg, lowestIndex).Pick(&Request{Tokens: 160000, Known: true}, guess)
+	must(t, cfg, lowestIndex).Pick(&Request{Tokens: 160000}, guess)
 	if guess[0].Terms[2] != .75 {
 		t.Errorf("by length: %v, want 3*.25", guess[0].Terms[2])
 	}
@@ -149,7 +149,7 @@ func TestWeighted(t *testing.T) {
 	cands[1].Overlap.GPU = 4000
 	cands[1].Engine = kv.Gauge{At: t0, KVUsage: .95}
 	cands[2].Load = kv.Load{Prefilling: 1, DecodeBlocks: 2000}
-	if got := must(t, cfg, lowestIndex).Pick(&Request{Tokens: 8000, Known: true}, cands); got != 0 {
+	if got := must(t, cfg, lowestIndex).Pick(&Request{Tokens: 8000}, cands); got != 0 {
 		t.Errorf("picked %d, want 0", got)
 	}
 	for i, want := range []float64{-2000 + 1500, -4000 + 7500, 500} {

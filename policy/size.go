@@ -2,13 +2,8 @@ package policy
 
 import "kvasir/kv"
 
-// tokensOf returns the prompt's length, estimated where it isn't known; at least 1.
-func tokensOf(req *Request) int {
-	if req.Tokens > 0 {
-		return req.Tokens
-	}
-	return max(1, kv.EstimateTokens(req.Bytes))
-}
+// tokensOf returns the prompt's length, at least 1.
+func tokensOf(req *Request) int { return max(1, req.Tokens) }
 
 // blockOf returns the block size of c in tokens, never 0.
 func blockOf(req *Request, c *Candidate) int {

@@ -231,7 +231,7 @@ func TestSteerSparesReturners(t *testing.T) {
 	cfg.Marginal.Coefficients = nominal
 	p := must(t, cfg, lowestIndex)
 	cands := fleet(2)
-	mine := &Request{Now: t0, Tokens: 16000, Known: true, Hashes: []kv.Hash{1, 2, 3}, BlockSize: 16, NextTurn: 100 * time.Millisecond}
+	mine := &Request{Now: t0, Tokens: 16000, Hashes: []kv.Hash{1, 2, 3}, BlockSize: 16, NextTurn: 100 * time.Millisecond}
 	if i := run(p, mine, cands); i != 0 {
 		t.Fatal(i)
 	}
@@ -239,7 +239,7 @@ func TestSteerSparesReturners(t *testing.T) {
 		t.Fatal("no tag")
 	}
 	p.Done(&kv.Done{Now: at(1), Tag: mine.Tag, Target: 0, Prompt: 16000, Output: 10})
-	stranger := &Request{Now: at(1), Tokens: 30000, Known: true, Hashes: []kv.Hash{9}, BlockSize: 16}
+	stranger := &Request{Now: at(1), Tokens: 30000, Hashes: []kv.Hash{9}, BlockSize: 16}
 	if i := p.Pick(stranger, cands); i != 1 {
 		t.Errorf("the stranger went to %d, where a session is about to return", i)
 	}
@@ -247,7 +247,7 @@ func TestSteerSparesReturners(t *testing.T) {
 		t.Errorf("price of the return: %v", cands[0].Terms[5])
 	}
 	cands[0].Overlap.GPU = 15999
-	back := &Request{Now: at(1.1), Tokens: 16500, Known: true, Hashes: []kv.Hash{1, 2, 3, 4}, BlockSize: 16}
+	back := &Request{Now: at(1.1), Tokens: 16500, Hashes: []kv.Hash{1, 2, 3, 4}, BlockSize: 16}
 	if i := run(p, back, cands); i != 0 {
 		t.Errorf("the session itself went to %d", i)
 	}
@@ -267,7 +267,7 @@ func TestSteerHearsOfPeers(t *testing.T) {
 		p := must(t, cfg, lowestIndex).(*steer)
 		for k := range 200 {
 			cands := fleet(8)
-			req := &Request{Now: at(float64(k)), Tokens: 20000, Known: true, BlockSize: 512}
+			req := &Request{Now: at(float64(k)), Tokens: 20000, BlockSize: 512}
 			for i := range 39 {
 				req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(k/2*100+i)))) // each prompt twice
 			}
@@ -291,7 +291,7 @@ func TestSteerHearsOfPeers(t *testing.T) {
 		t.Errorf("regrets %v blocks that others hold", p.regret)
 	}
 	tag := func() uint64 {
-		req := &Request{Now: at(300), Tokens: 20000, Known: true, BlockSize: 512, Hashes: []kv.Hash{77}}
+		req := &Request{Now: at(300), Tokens: 20000, BlockSize: 512, Hashes: []kv.Hash{77}}
 		cands := fleet(1)
 		cands[0].Overlap.GPU = 19999
 		run(p, req, cands)
@@ -313,7 +313,7 @@ func TestSteerKappa(t *testing.T) {
 		t.Errorf("idle: %v", k)
 	}
 	request := func(s float64, base int) {
-		req := &Request{Now: at(s), Tokens: 20000, Known: true, BlockSize: 512}
+		req := &Request{Now: at(s), Tokens: 20000, BlockSize: 512}
 		for i := range 39 {
 			req.Hashes = append(req.Hashes, kv.Hash(h64(uint64(base*100+i))))
 		}

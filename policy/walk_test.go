@@ -110,7 +110,7 @@ func takeWalk(t *testing.T, cfg Config) string {
 		w.pass(p, w.now)
 		w.gone = n > 120 && n < 160
 		if n == 121 {
-			forget(p, 4)
+			p.Forget(4)
 			clear(w.held[4])
 		}
 		req, session := w.request(n, lengths)
@@ -122,13 +122,11 @@ func takeWalk(t *testing.T, cfg Config) string {
 			cost += c.Cost
 			priced++
 		}
-		if s, ok := p.(Shedder); ok {
-			if _, refused := s.Shed(&req, cands, i); refused {
-				where.WriteByte('x')
-				continue
-			}
+		if _, refused := p.Shed(&req, cands, i); refused {
+			where.WriteByte('x')
+			continue
 		}
-		placed(p, &req, cands, i)
+		p.Placed(&req, cands, i)
 		fmt.Fprint(&where, c.Target)
 		w.place(&req, c)
 		lengths[session] += 2 + n%3
@@ -169,14 +167,14 @@ func (w *walker) request(n int, lengths map[int]int) (Request, int) {
 		text = fmt.Appendf(text, "words of %d, part %d. ", of, k)
 	}
 	r := Request{
-		Now: at(w.now), Tokens: 16*blocks + w.rnd.IntN(16), Known: true, Bytes: len(text), Hashes: hashes, BlockSize: 16, Text: text,
-		Session: fmt.Sprint("s", session), SessionHash: h64(uint64(session) + 77), MaxOutput: 20 + w.rnd.IntN(100),
+		Now: at(w.now), Tokens: 16*blocks + w.rnd.IntN(16), Hashes: hashes, BlockSize: 16, Text: text,
+		SessionHash: h64(uint64(session) + 77), MaxOutput: 20 + w.rnd.IntN(100),
 	}
 	switch n % 16 {
 	case 3:
-		r.Session, r.SessionHash = "", 0
+		r.SessionHash = 0
 	case 5:
-		r.Hashes, r.BlockSize, r.Known, r.Tokens, r.Text = nil, 0, false, 90, nil
+		r.Hashes, r.BlockSize, r.Tokens, r.Text = nil, 0, 90, nil
 	case 7:
 		r.NextTurn = 2 * time.Second
 	case 9:
@@ -264,7 +262,6 @@ func (w *walker) place(req *Request, c *Candidate) {
 
 // pass lets happen what happens until then, and tells the policy.
 func (w *walker) pass(p Policy, until float64) {
-	observer, _ := p.(Observer)
 	for {
 		k, when := -1, until
 		for i := range w.open {
@@ -287,8 +284,8 @@ func (w *walker) pass(p Policy, until float64) {
 			l.Prefilling--
 			l.Prefill -= x.fresh
 			l.Decode += x.prompt
-			if observer != nil && x.req.Known {
-				observer.FirstToken(&kv.FirstToken{
+			if len(x.req.Hashes) > 0 { // else its length isn't known
+				p.FirstToken(&kv.FirstToken{
 					Now: at(when), Target: x.target, Prompt: x.prompt, Cached: x.prompt - x.fresh, Latency: seconds(when - x.at), Alone: l.Prefilling == 0,
 					Decoding: x.busy, Context: x.context, Tag: x.req.Tag, MaxBatch: 8192,
 					Busy: kv.BusyPeriod{For: seconds(when - x.at), Admitted: l.Prefilling + 1, Owing: l.Prefilling},
@@ -296,12 +293,10 @@ func (w *walker) pass(p Policy, until float64) {
 			}
 			continue
 		}
-		if observer != nil {
-			observer.Done(&kv.Done{
-				Now: at(when), Target: x.target, Prompt: x.prompt, Output: x.output, Streaming: seconds(x.end - x.first),
-				Requests: float64(l.Requests - l.Prefilling), Tokens: float64(l.Decode), Tag: x.req.Tag, Failed: x.output%9 == 0,
-			})
-		}
+		p.Done(&kv.Done{
+			Now: at(when), Target: x.target, Prompt: x.prompt, Output: x.output, Streaming: seconds(x.end - x.first),
+			Requests: float64(l.Requests - l.Prefilling), Tokens: float64(l.Decode), Tag: x.req.Tag, Failed: x.output%9 == 0,
+		})
 		l.Requests--
 		l.Prompt -= x.prompt
 		l.Decode -= x.prompt

@@ -216,12 +216,7 @@ func (c *call) replay() {
 // note passes the state of an engine on to whoever keeps its health.
 func (p *Proxy) note(r *fleet.Replica, why Reason, err error) {
 	switch why {
-	case Leaving:
-		return
-	case None:
-		if p.hooks.Succeeded != nil {
-			p.hooks.Succeeded(r)
-		}
+	case Leaving, None:
 		return
 	}
 	p.stats.failed(why)

@@ -53,9 +53,7 @@ type Parts struct {
 // Hooks are told what has happened, by the goroutine of the request. A nil func is
 // off.
 type Hooks struct {
-	// Succeeded: the engine answers, with content.
-	Succeeded func(r *fleet.Replica)
-	// Failed: it doesn't. err is nil where its answer says it all.
+	// Failed: an engine doesn't answer. err is nil where its answer says it all.
 	Failed func(r *fleet.Replica, why Reason, err error)
 	// Avoided: a target gets no requests for a while, or, with an empty why, gets them
 	// again.

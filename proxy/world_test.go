@@ -116,7 +116,6 @@ type world struct {
 	change *sync.Cond      // of ended, on mu
 	ended  []sched.Receipt // by end
 	failed []Reason
-	good   int // calls of Succeeded
 	rang   int // alarms of sched
 }
 
@@ -170,7 +169,6 @@ func newWorld(tb testing.TB, s setup) *world {
 	w.proxy, err = New(cfg, Parts{
 		Fleet: w.table, Sched: w.sched, Token: s.source, Text: need.Text, Between: need.Between, Transport: w.transport,
 		Hooks: Hooks{
-			Succeeded: func(*fleet.Replica) { w.mu.Lock(); w.good++; w.mu.Unlock() },
 			Failed: func(_ *fleet.Replica, why Reason, _ error) {
 				w.mu.Lock()
 				w.failed = append(w.failed, why)

@@ -277,13 +277,12 @@ func (s *Scheduler) match(sc *scratch, snap *fleet.Snapshot, r *Request) {
 // weigh fills in what each candidate owes and what the policy may know of the
 // request; caller holds mu.
 func (s *Scheduler) weigh(sc *scratch, r *Request, now time.Time) {
-	tokens, known := r.Prompt.Tokens, true
+	tokens := r.Prompt.Tokens
 	if tokens == 0 {
-		tokens, known = max(kv.EstimateTokens(r.Bytes), 1), false
+		tokens = max(kv.EstimateTokens(r.Bytes), 1)
 	}
 	sc.req = policy.Request{
-		Now: now, Tokens: tokens, Known: known, Bytes: r.Bytes, Output: r.Output, MaxOutput: r.MaxOutput,
-		Session: r.Session, Tenant: r.Tenant, Text: r.Text, NextTurn: r.NextTurn, Priority: r.Priority, Deadline: r.Deadline,
+		Now: now, Tokens: tokens, MaxOutput: r.MaxOutput, Text: r.Text, NextTurn: r.NextTurn, Priority: r.Priority, Deadline: r.Deadline,
 	}
 	if r.Session != "" {
 		sc.req.SessionHash = hashString(r.Session)
