@@ -106,7 +106,7 @@ func TestDrainSendsTheLastAnswerWhole(t *testing.T) {
 // Between Leave and Drain a load balancer finds out, and nobody is refused: /ready says
 // 503, requests are served, each answer closes its connection. Then nobody comes in.
 func TestLeaveServesOn(t *testing.T) {
-	r, stop := startRouter(t, nil, scripted(t, func(w http.ResponseWriter, r *http.Request) {
+	r, stop := startRouter(t, func(c *config.Config) { c.DrainGrace = 0 }, scripted(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, wholeBody)
 	}))
@@ -132,7 +132,7 @@ func TestLeaveServesOn(t *testing.T) {
 	if ask().Close {
 		t.Error("the connection is closed before anybody leaves")
 	}
-	r.Leave()
+	r.Leave(context.Background())
 	resp, err := http.Get(r.URL() + "/ready")
 	if err != nil || resp.StatusCode != 503 {
 		t.Errorf("/ready: %v, %v; want 503", resp, err)
@@ -189,7 +189,7 @@ func TestDrainLimitIsTold(t *testing.T) {
 	}
 	flows, hangs := ask("flow"), ask("hang")
 	err := r.Drain(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "2 requests were still open") {
+	if err == nil || !strings.Contains(err.Error(), "2 requests were still open after 1ms ") {
 		t.Errorf("drain: %v", err)
 	}
 	const told = `{"error":{"message":"this router is shutting down, and the time for open requests is over: try again, on another connection","type":"server_error","param":null,"code":"draining"}}`

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"kvasir/config"
 	"kvasir/engine"
 	"kvasir/fleet"
 	"kvasir/index"
@@ -48,16 +49,20 @@ func (r *Router) addEngines() error {
 		if f.index, err = e.Index(); err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
-		f.replica, err = engine.New(engine.Config{
-			Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
-			Poll: r.cfg.Poll, MetricsPoll: r.cfg.MetricsEvery(), Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
-		}, engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Missed: f.missed})
+		f.replica, err = engine.New(r.engineConfig(e, row), engine.Hooks{Target: f.target, Apply: f.apply, Trust: f.trust, Info: f.info, Up: f.up, Missed: f.missed})
 		if err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
 		r.followers = append(r.followers, f)
 	}
 	return nil
+}
+
+func (r *Router) engineConfig(e config.Engine, row *fleet.Replica) engine.Config {
+	return engine.Config{
+		Name: row.Name, URL: row.URL, Events: e.Events, Replay: e.Replay, Ranks: e.Ranks,
+		Poll: r.cfg.Poll, MetricsPoll: r.cfg.MetricsEvery(), Seed: r.seed, Log: slog.New(warnings{r.log.Handler()}),
+	}
 }
 
 func (r *Router) follower(id int) *follower {

@@ -186,9 +186,7 @@ func (r *Router) Start(ctx context.Context) (err error) {
 	if r.receipts != nil {
 		r.running.Go(func() { r.receipts.Run(ctx) })
 	}
-	if r.cfg.IndexSnapshot != "" && r.cfg.IndexSnapshotEvery > 0 {
-		r.running.Go(func() { r.keepIndexEvery(ctx) })
-	}
+	r.running.Go(func() { r.keepIndexEvery(ctx) })
 	door := proxy.NewListener(r.frontLn, r.cfg.Proxy)
 	r.front = door.Server(r.proxy, log.New(serverLog{r.log}, "", 0))
 	r.running.Go(func() { r.serve("front door", r.front, door) })
@@ -279,11 +277,15 @@ func (r *Router) Ready(ctx context.Context, n int, limit time.Duration) error {
 	}
 }
 
-// Leave says that the router isn't ready any more, and serves on: load balancers have
-// until Drain to find out.
-func (r *Router) Leave() {
-	r.log.Info("leaving: not ready any more, still serving", "open", r.proxy.Stats().Open)
+// Leave says that the router isn't ready any more, and serves on for DrainGrace, so that
+// load balancers find out. ctx ends the wait.
+func (r *Router) Leave(ctx context.Context) {
+	r.log.Info("leaving: not ready any more, still serving", "open", r.proxy.Stats().Open, "for", r.cfg.DrainGrace)
 	r.proxy.Leave()
+	select {
+	case <-time.After(r.cfg.DrainGrace):
+	case <-ctx.Done():
+	}
 }
 
 // Drain takes no connections any more and waits, up to the configured limit, until the

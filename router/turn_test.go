@@ -1,7 +1,6 @@
 package router
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,115 +11,75 @@ import (
 	"kvasir/setting"
 )
 
-// turned says which test turns each setting that is no policy's and sees what it
-// does: PACKAGE.TEST, where the test names the field. "here" is a row of effects.
-var turned = map[string]string{
-	"listen": "cmd/kvasir.TestCheckRefuses", "admin": "router.TestReceiptsFileUnwritable",
-	"engines[].url": "cmd/kvasir.TestCheckPrints", "engines[].events": "router.TestEngineDialsUs", "events_listen": "router.TestEngineDialsUs",
-	"engines[].copies": "here", "engines[].host_blocks": "here", "engines[].disk_blocks": "here",
-	"tokens.files.dirs": "token/files.TestOrder", "tokens.files.hub": "token/files.TestHubByItsSettings", "tokens.files.endpoint": "token/files.TestHubByItsSettings", "tokens.files.token_file": "token/files.TestHubByItsSettings", "tokens.files.cache": "token/files.TestHubByItsSettings",
-	"tokens.local.verify":     "token.TestFirstRequestsAreCompared",
-	"tokens.template.harmony": "token/library.TestHarmonyFollowsTheEngine",
-	"proxy.max_body":          "proxy.TestChunkedBodyTooLarge", "proxy.max_bodies": "proxy.TestBodiesShareABudget", "proxy.max_conns": "proxy.TestConnectionsAreBounded",
-	"proxy.max_conns_per_address": "proxy.TestConnectionsOfAnAddressAreBounded",
-	"proxy.eject_share":           "proxy.TestEjectShare",
-	"proxy.first_token":           "proxy.TestEveryPhaseHasALimit", "proxy.answer": "proxy.TestEveryPhaseHasALimit", "proxy.idle": "proxy.TestEveryPhaseHasALimit",
-	"proxy.tokens": "proxy.TestEveryPhaseHasALimit", "proxy.hold_for": "proxy.TestHoldByItsSettings", "proxy.idle_conn": "proxy.TestIdleConnectionsEndInTime",
-	"proxy.attempts": "proxy.TestRetryBudget", "proxy.retry_for": "proxy.TestRetryBudget", "proxy.retry_429": "proxy.TestRetryBudget",
-	"proxy.explain": "proxy.TestAnswerOnTheWire", "proxy.forwarded_for": "proxy.TestNoHeadersOfOurs", "proxy.request_id": "proxy.TestNoHeadersOfOurs",
-	"proxy.ask_usage": "proxy.TestAskUsage", "proxy.pass": "proxy.TestOtherPaths",
-	"drain": "router.TestDrainLimitIsTold", "poll_metrics": "here", "state": "router.TestPolicyStateIsKept", "receipts": "here",
-	"index_snapshot": "router.TestMetricsAreDocumented", "receipts_file": "router.TestReceiptsFile",
-	"tokens.files.repos":                      "token/files.TestReposNameAnother",
-	"tokens.local.cache_bytes":                "token.TestBeginningsAreKeptWithinCacheBytes",
-	"tokens.remote.timeout":                   "token.TestQuestionsEndByTimeout",
-	"tokens.remote.concurrency":               "token.TestQuestionsAtOnceAreBounded",
-	"tokens.remote.cache_bytes":               "token.TestAnswersAreKeptWithinCacheBytes",
-	"tokens.remote.retry":                     "token.TestRenderIsLookedForAgain",
-	"proxy.body":                              "proxy.TestEveryPhaseHasALimit",
-	"proxy.dial":                              "proxy.TestDialIsBounded",
-	"proxy.hold_bytes":                        "proxy.TestHoldByItsSettings",
-	"proxy.retry_after":                       "proxy.TestRetryAfterIsTold",
-	"tokens.template.content_format":          "token/library.TestTemplateFollowsTheFlags",
-	"tokens.template.default_kwargs":          "token/library.TestTemplateFollowsTheFlags",
-	"tokens.template.trust_request":           "token/library.TestTemplateFollowsTheFlags",
-	"tokens.template.exclude_tools_when_none": "token/library.TestTemplateFollowsTheFlags",
-	"tokens.template.tokenizer_mode":          "token/library.TestTemplateFollowsTheFlags",
-	"tokens.template.zone":                    "token/library.TestTemplateFollowsTheFlags",
+// turners are the tests that turn settings and see what each does: PACKAGE.TEST, and its
+// settings. Those of policies are turned by policy.TestEverySettingActs.
+var turners = map[string][]string{
+	"router.TestListenersAreWhereTheySay":         {"listen", "admin"},
+	"router.TestEnginesAndRanksAreAsConfigured":   {"engines[].url", "engines[].ranks"},
+	"router.TestEventsAndReplayAreWhereTheySay":   {"engines[].events", "engines[].replay"},
+	"router.TestEngineDialsUs":                    {"events_listen"},
+	"router.TestIndexByItsSettings":               {"engines[].copies", "engines[].host_blocks", "engines[].disk_blocks", "index_bytes"},
+	"router.TestDrainLimitIsTold":                 {"drain"},
+	"router.TestEnginesAreAskedEveryPoll":         {"poll_metrics", "poll"},
+	"router.TestPolicyStateIsKept":                {"state"},
+	"router.TestReceiptsAreKept":                  {"receipts"},
+	"router.TestIndexIsKeptEvery":                 {"index_snapshot", "index_snapshot_every"},
+	"router.TestReceiptsFile":                     {"receipts_file"},
+	"router.TestTokensByMode":                     {"tokens.mode"},
+	"router.TestReceiptsFileIsRotated":            {"receipts_file_bytes", "receipts_file_keep"},
+	"router.TestLeaveTakesDrainGrace":             {"drain_grace"},
+	"token.TestFirstRequestsAreCompared":          {"tokens.local.verify"},
+	"token.TestBeginningsAreKeptWithinCacheBytes": {"tokens.local.cache_bytes"},
+	"token.TestQuestionsEndByTimeout":             {"tokens.remote.timeout"},
+	"token.TestQuestionsAtOnceAreBounded":         {"tokens.remote.concurrency"},
+	"token.TestAnswersAreKeptWithinCacheBytes":    {"tokens.remote.cache_bytes"},
+	"token.TestRenderIsLookedForAgain":            {"tokens.remote.retry"},
+	"token/files.TestOrder":                       {"tokens.files.dirs"},
+	"token/files.TestHubByItsSettings":            {"tokens.files.hub", "tokens.files.endpoint", "tokens.files.token_file", "tokens.files.cache"},
+	"token/files.TestReposNameAnother":            {"tokens.files.repos"},
+	"token/library.TestHarmonyFollowsTheEngine":   {"tokens.template.harmony"},
+	"token/library.TestTemplateFollowsTheFlags":   {"tokens.template.content_format", "tokens.template.default_kwargs", "tokens.template.trust_request", "tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone"},
+	"proxy.TestChunkedBodyTooLarge":               {"proxy.max_body"},
+	"proxy.TestBodiesShareABudget":                {"proxy.max_bodies"},
+	"proxy.TestConnectionsAreBounded":             {"proxy.max_conns"},
+	"proxy.TestConnectionsOfAnAddressAreBounded":  {"proxy.max_conns_per_address"},
+	"proxy.TestEjectShare":                        {"proxy.eject_share"},
+	"proxy.TestEveryPhaseHasALimit":               {"proxy.first_token", "proxy.answer", "proxy.idle", "proxy.tokens", "proxy.body"},
+	"proxy.TestHoldByItsSettings":                 {"proxy.hold_for", "proxy.hold_bytes"},
+	"proxy.TestIdleConnectionsEndInTime":          {"proxy.idle_conn"},
+	"proxy.TestRetryBudget":                       {"proxy.attempts", "proxy.retry_for", "proxy.retry_429"},
+	"proxy.TestAnswerOnTheWire":                   {"proxy.explain"},
+	"proxy.TestNoHeadersOfOurs":                   {"proxy.forwarded_for", "proxy.request_id"},
+	"proxy.TestAskUsage":                          {"proxy.ask_usage"},
+	"proxy.TestOtherPaths":                        {"proxy.pass"},
+	"proxy.TestDialIsBounded":                     {"proxy.dial"},
+	"proxy.TestRetryAfterIsTold":                  {"proxy.retry_after"},
 }
 
-// unturned are settings that are read by shipped code, and that no test turns yet.
-// The list may only become shorter.
-var unturned = []string{
-	"engines[].replay", "engines[].ranks", "tokens.mode",
-	"drain_grace", "poll", "index_bytes", "index_snapshot_every", "receipts_file_bytes", "receipts_file_keep",
-}
-
-// effects show what a setting does at its default and at another value.
-var effects = map[string]func(t *testing.T, c config.Config) string{
-	"engines[].copies":      engineEffect,
-	"engines[].host_blocks": engineEffect,
-	"engines[].disk_blocks": engineEffect,
-	"poll_metrics":          func(_ *testing.T, c config.Config) string { return c.MetricsEvery().String() },
-	"receipts": func(t *testing.T, c config.Config) string {
-		f := newFleet(t, 1, func(to *config.Config) { to.Receipts = c.Receipts })
-		for range 3 {
-			f.ask("hello", "")
-		}
-		return fmt.Sprint(len(f.router.sched.Receipts(nil, 0)))
-	},
-}
-
-func engineEffect(t *testing.T, c config.Config) string {
-	ix, err := c.Engines[0].Index()
-	return fmt.Sprint(ix, err)
-}
-
-// Each setting that is no policy's (policy.TestEverySettingActs has those) has a test
-// that turns it.
+// Each setting that is no policy's has a test that turns it.
 func TestEverySettingIsTurned(t *testing.T) {
-	for _, x := range unturned {
-		if turned[x] != "" {
-			t.Errorf("%s is turned, and in the list of those that aren't", x)
+	turned := map[string]string{}
+	for by, keys := range turners {
+		for _, k := range keys {
+			if turned[k] != "" {
+				t.Errorf("%s stands twice", k)
+			}
+			turned[k] = by
 		}
-		turned[x] = "nobody"
-		defer delete(turned, x)
 	}
 	for _, s := range setting.List(new(config.Config)) {
 		if setting.Group(s.Field.Type) || strings.HasPrefix(s.Path, "policy.") {
 			continue
 		}
-		switch by := turned[s.Path]; by {
-		case "":
-			t.Errorf("%s has no test that turns it: write one and name it in turned", s.Path)
-		case "nobody":
-		case "here":
-			turn(t, s)
-		default:
+		if by := turned[s.Path]; by == "" {
+			t.Errorf("%s has no test that turns it: write one and name it in turners", s.Path)
+		} else {
 			speaks(t, s, by)
 		}
+		delete(turned, s.Path)
 	}
-}
-
-// turn compares what a setting does at its default and at its example.
-func turn(t *testing.T, s setting.Setting) {
-	t.Helper()
-	value := s.Other()
-	if s.Path == "receipts" {
-		value = "1"
-	}
-	c := config.Defaults()
-	c.Engines = []config.Engine{config.NewEngine("http://a:1")}
-	before := effects[s.Path](t, c)
-	path, to := s.Path, any(&c)
-	if k, ok := strings.CutPrefix(path, "engines[]."); ok {
-		path, to = k, any(&c.Engines[0])
-	}
-	if err := setting.Put(to, path, value); err != nil {
-		t.Fatal(err)
-	}
-	if after := effects[s.Path](t, c); after == before {
-		t.Errorf("%s: %s: %s, as at the default", s.Path, value, after)
+	for k := range turned {
+		t.Errorf("%s is no setting any more", k)
 	}
 }
 

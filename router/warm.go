@@ -88,8 +88,12 @@ func (r *Router) keptStats() func() metrics.Kept {
 	}
 }
 
-// keepIndexEvery does so again and again, for a router that is killed.
+// keepIndexEvery does so again and again, for a router that is killed, if that is
+// configured.
 func (r *Router) keepIndexEvery(ctx context.Context) {
+	if r.cfg.IndexSnapshot == "" || r.cfg.IndexSnapshotEvery == 0 {
+		return
+	}
 	t := time.NewTicker(r.cfg.IndexSnapshotEvery)
 	defer t.Stop()
 	for {

@@ -124,12 +124,8 @@ func (c serveCmd) Run(ctx context.Context) error {
 	<-ctx.Done()
 	drain, stop := secondSignal(life)
 	defer stop()
-	r.Leave()
 	if !byPerson(ctx) {
-		select {
-		case <-time.After(cfg.DrainGrace):
-		case <-drain.Done():
-		}
+		r.Leave(drain)
 	}
 	err = r.Drain(drain)
 	end()

@@ -18,6 +18,9 @@ const shown = `{% for m in messages %}{{ m.content }}{% endfor %};thinks {{ enab
 // shownChat has each thing that a flag is about.
 const shownChat = `{"messages":[{"role":"user","content":"x"}],"tool_choice":"none","tools":[{"type":"function","function":{"name":"f"}}]}`
 
+// calledChat has a tool's result, which gpt-oss's libraries write each in its own way.
+const calledChat = `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"y"}],"tools":[{"type":"function","function":{"name":"f"}}]}`
+
 // prompt opens the model in dir under t's flags and returns what becomes of a chat.
 func prompt(tb testing.TB, dir string, t Template, body string) string {
 	tb.Helper()
@@ -45,6 +48,17 @@ func TestTemplateFollowsTheFlags(t *testing.T) {
 	for name, text := range map[string]string{"tokenizer.json": string(tokenizer), "config.json": "{}", "tokenizer_config.json": "{}", "chat_template.jinja": shown} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+	gptOss := t.TempDir()
+	for name, text := range map[string]string{"tokenizer.json": string(tokenizer), "config.json": `{"model_type":"gpt_oss"}`} {
+		if err := os.WriteFile(filepath.Join(gptOss, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for library, want := range map[string]string{"oss": "<|channel|>commentary to=assistant", "openai": " to=assistant<|channel|>commentary"} {
+		if got := prompt(t, gptOss, Template{Harmony: library}, calledChat); !strings.Contains(got, want) {
+			t.Errorf("harmony: %s: %q, want %q in it", library, got, want)
 		}
 	}
 	brings := strings.TrimSuffix(shownChat, "}") + `,"chat_template":"theirs"}`
