@@ -37,8 +37,7 @@ var turners = map[string][]string{
 	"token/files.TestOrder":                       {"tokens.files.dirs"},
 	"token/files.TestHubByItsSettings":            {"tokens.files.hub", "tokens.files.endpoint", "tokens.files.token_file", "tokens.files.cache"},
 	"token/files.TestReposNameAnother":            {"tokens.files.repos"},
-	"token/library.TestHarmonyFollowsTheEngine":   {"tokens.template.harmony"},
-	"token/library.TestTemplateFollowsTheFlags":   {"tokens.template.content_format", "tokens.template.default_kwargs", "tokens.template.trust_request", "tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone"},
+	"token/library.TestTemplateFollowsTheFlags":   {"tokens.template.harmony", "tokens.template.content_format", "tokens.template.default_kwargs", "tokens.template.trust_request", "tokens.template.exclude_tools_when_none", "tokens.template.tokenizer_mode", "tokens.template.zone"},
 	"proxy.TestChunkedBodyTooLarge":               {"proxy.max_body"},
 	"proxy.TestBodiesShareABudget":                {"proxy.max_bodies"},
 	"proxy.TestConnectionsAreBounded":             {"proxy.max_conns"},
@@ -51,7 +50,7 @@ var turners = map[string][]string{
 	"proxy.TestAnswerOnTheWire":                   {"proxy.explain"},
 	"proxy.TestNoHeadersOfOurs":                   {"proxy.forwarded_for", "proxy.request_id"},
 	"proxy.TestAskUsage":                          {"proxy.ask_usage"},
-	"proxy.TestOtherPaths":                        {"proxy.pass"},
+	"proxy.TestAdministrationIsNotReached":        {"proxy.pass"},
 	"proxy.TestDialIsBounded":                     {"proxy.dial"},
 	"proxy.TestRetryAfterIsTold":                  {"proxy.retry_after"},
 }
