@@ -36,10 +36,10 @@ type chances [intervals]int32
 
 // A due sums up the sessions that are expected back at one target, such that
 // what a delay costs them all is known without going through them. With a backlog
-// of B seconds, policies.md 8b:
+// of b seconds (docs/cost.md, "steer"):
 //
-//	D(B) = sum over sessions and intervals: chance * min(B - middle, moving), where B > middle
-//	     = sum over intervals: (B - middle)*stay + moveStep*gone
+//	delay(b) = sum over sessions and intervals: chance * min(b - middle, moving), where b > middle
+//	         = sum over intervals: (b - middle)*stay + moveStep*gone
 //
 // stay is the chance of those whom moving would cost more than to wait so long,
 // gone that of the others, each times its cost. Both are kept for every class that

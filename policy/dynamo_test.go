@@ -51,7 +51,7 @@ func TestDynamoCost(t *testing.T) {
 			[]row{{gpu: 4, want: 6}, {gpu: 2, host: 4, want: 5}, {gpu: 1, host: 2, disk: 4, want: 6.5}}, 1},
 		{"the credit eats the backlog but never goes below 0", func(d *Dynamo) { d.OverlapCredit = 3 }, 10,
 			[]row{{gpu: 10, prefill: 5, active: 7, want: 7}, {want: 10}}, 0},
-		{"policies.md 8.4: long contexts at home, so it goes cold", nil, 750,
+		{"marginal's worked example: long contexts at home, so it goes cold", nil, 750,
 			[]row{{gpu: 600, prefill: 75, active: 3125, want: 3350}, {gpu: 100, active: 1000, want: 1650}, {want: 750}}, 2},
 		{"request weight", func(d *Dynamo) { d.RequestWeight = 64 }, 10,
 			[]row{{gpu: 10, requests: 1, want: 64}, {want: 10}}, 1},
@@ -192,7 +192,7 @@ func TestDynamoChance(t *testing.T) {
 	}
 }
 
-// The herding experiment of the reference program (experiments.md E1.4): 48
+// The herding experiment of the reference program (testdata/herding.json): 48
 // sessions of 3 turns whose work only accumulates; placements and makespan must
 // come out exactly. Its cost counts half a block of decode per block, so here
 // everything is doubled.

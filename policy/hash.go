@@ -6,7 +6,8 @@ import (
 	"kvasir/kv"
 )
 
-// h64 mixes x: a linear step and the finaliser of splitmix64 (policies.md 2.2).
+// h64 mixes x: a linear step and the finaliser of splitmix64
+// (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 func h64(x uint64) uint64 {
 	x = x*0x9e3779b97f4a7c15 + 0x7f4a7c15
 	x ^= x >> 30

@@ -6,7 +6,7 @@ import (
 	"kvasir/kv"
 )
 
-// Vectors of policies.md 2.2.
+// Vectors from another implementation (the reference simulator's, in Python).
 func TestRendezvousVectors(t *testing.T) {
 	for x, want := range map[uint64]uint64{0: 0xb3489138b22efa0c, 1: 0xe2bfe4475de381a9, 12345: 0x857f46d830dba4d6} {
 		if got := h64(x); got != want {

@@ -42,45 +42,23 @@ type Marginal struct {
 	Learn bool `yaml:"learn" default:"true"`
 }
 
-// marginal prices each target in the seconds that the request adds to the world
-// if it is served there:
+// marginal prices each target in the seconds that the request adds to the world if
+// it is served there: docs/cost.md has each term with its reason, and where it is
+// wrong. The words are those of the settings and of a receipt's terms:
 //
-//	cost = W + mu*M + p + p*(kappa + sigma*n)              waiting, own prefill, prefill as a burden to others
-//	     + evict*full*u*cp                              what it pushes out
-//	     + delta*E*(ckv*T + cd*n)*f                     own decode, slowed by those there
-//	     + omega*E*n*(ckv*prompt + cd)*f                theirs, slowed by this one
-//	p    = u*cp + ca*u*(hit + u/2) + steps*(c0 + ckv*KV + cd*ND)
+//	cost    = wait + prefill + burden + decode + others
+//	wait    = backlog + memory*memory_wait
+//	prefill = uncached*prefill_token + uncached*(hit + uncached/2)*attention
+//	          + steps*(step + decoding_context*decode_token + decoding*decode_request)
+//	burden  = prefill*(kappa + sigma*in_flight) + evict*fullness*uncached*prefill_token
+//	decode  = delta * share * output * (context*decode_token + in_flight*decode_request)
+//	others  = omega * share * output * in_flight * (prompt*decode_token + decode_request)
 //
-// with n requests in flight there and T prompt tokens of theirs, ND and KV of
-// those that decode, E the mean length of answers, W the ledger's virtual clock
-// (kv.Load.Wait), full the share of the cache that holds something. policies.md 8;
-// evict, and M and f, which need mu > 0, are ours. Costs within 1e-12 s are tied, and
-// ties broken uniformly.
+// Costs within 1e-12 s are tied, and a tie is broken by a draw.
 //
-// Where requests come one by one, engines cost the same but for what was learned of
-// them. evict keeps such a fleet from filling one cache, over and over, beside empty ones.
-//
-// M is the wait for KV memory. Of the C tokens that the target's cache holds,
-// the blocks of all in flight there and of this request need R, answers included.
-// Those in the batch are spread evenly over their lives of E decode steps, so C
-// tokens come free in that time, and what is missing takes
-//
-//	M = E*(c0 + cd*n + ckv*T) * max(0, R/C - 1)
-//	f = min(1, C/R)                                     only so many decode at a time
-//
-// Of the hit, what no request in flight uses too counts times the square of f over
-// the largest f among the candidates: blocks that wait are the first to be evicted.
-//
-// delta and omega rise up to DecodeTop, and sigma to .03, where first tokens are less
-// than 3 % of what requests take (decodeprice.go).
-//
-// M is 0 where C isn't known. What is cached and not in flight is no obstacle: it
-// is evicted.
-//
-// The coefficients are learned from first tokens and gaps (package learn).
-// While nothing is known of the fleet's speed there is no clock: the tokens owed
-// stand for the waiting, at the price of the known engine, so that the cost is
-// one of tokens.
+// Coefficients are learned from first tokens and gaps (package learn). While nothing
+// is known of the fleet's speed there is no clock: the tokens owed stand for the
+// backlog, at the price of the known engine, so that the cost is one of tokens.
 type marginal struct {
 	Basic
 	cfg  Marginal
@@ -107,27 +85,27 @@ func (p *marginal) Pick(req *Request, cands []Candidate) int {
 
 // prices are what all candidates of a request have in common.
 type prices struct {
-	expect              float64 // tokens of the answer
-	room                float64 // how far memory reaches where it reaches farthest
+	output              float64 // expected tokens of the answer
+	room                float64 // the largest memory share among them
 	sigma, delta, omega float64 // at the mix at hand
 }
 
 func (p *marginal) prices(req *Request, cands []Candidate) prices {
 	c := &p.cfg
 	at := prices{
-		expect: p.expect(req), room: 1,
+		output: p.expect(req), room: 1,
 		sigma: p.mix.flightPrice(c.Sigma, c.Delta, c.DecodeTop),
 		delta: p.mix.decodePrice(c.Delta, c.DecodeTop),
 		omega: p.mix.decodePrice(c.Omega, c.DecodeTop),
 	}
 	if c.Memory > 0 {
-		at.room = roomiest(req, cands, at.expect)
+		at.room = roomiest(req, cands, at.output)
 	}
 	return at
 }
 
 // expect returns how many tokens the answer is expected to have. The mean is
-// enough: true lengths were no better (policies.md 8.6).
+// enough: true lengths were no better (docs/cost.md, "The formula").
 func (p *marginal) expect(req *Request) float64 {
 	e := p.cal.Output(float64(p.cfg.Output))
 	if req.MaxOutput > 0 {
@@ -137,40 +115,47 @@ func (p *marginal) expect(req *Request) float64 {
 }
 
 func (p *marginal) price(req *Request, c *Candidate, at *prices) {
-	k := p.cal.Of(c.Target)
-	n := tokensOf(req)
-	gpu, host, disk := heldBy(c, true)
-	hit := gpu + int(p.cfg.HostWeight*float64(host)+p.cfg.DiskWeight*float64(disk))
-	hit = max(0, min(hit, n-1))
-	share := 1.
-	if p.cfg.Memory > 0 {
-		share = memoryShare(req, c, at.expect)
-		hit = surviving(req, c, hit, share, at.room)
-	}
-	u := n - hit
+	k, l := p.cal.Of(c.Target), &c.Load
+	prompt := tokensOf(req)
+	hit, share := p.hit(req, c, at)
+	uncached := prompt - hit
 	budget := p.cfg.Budget
 	if c.MaxBatch > 0 {
 		budget = c.MaxBatch
 	}
-	l := &c.Load
-	requests := float64(l.Requests)
-	own := k.PrefillTime(u, hit, budget, l.Requests-l.Prefilling, l.Decode)
-	wait := l.Wait.Seconds()
-	memory := memoryWait(&k, l, share, at.expect)
-	c.Uncached = u
-	c.Prefill = time.Duration(min(own, 3600)*1e9 + .5)
+	inFlight := float64(l.Requests)
+	prefill := k.PrefillTime(uncached, hit, budget, l.Requests-l.Prefilling, l.Decode)
+	backlog := l.Wait.Seconds()
+	c.Uncached = uncached
+	c.Prefill = time.Duration(min(prefill, maxPrefill)*1e9 + .5)
 	if !p.cal.Known() {
-		wait = float64(l.Prefill) * k.PrefillToken
+		backlog = float64(l.Prefill) * k.PrefillToken
 		c.Prefill = 0
 	}
 	c.Terms = [MaxTerms]float64{
-		wait + p.cfg.Memory*memory,
-		own,
-		own*(p.cfg.Kappa+at.sigma*requests) + p.cfg.Evict*fullness(c)*float64(u)*k.PrefillToken,
-		share * at.delta * at.expect * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*requests),
-		share * at.omega * at.expect * requests * (k.DecodeToken*float64(n) + k.DecodeRequest),
+		backlog + p.cfg.Memory*memoryWait(&k, l, share, at.output),
+		prefill,
+		prefill*(p.cfg.Kappa+at.sigma*inFlight) + p.cfg.Evict*fullness(c)*float64(uncached)*k.PrefillToken,
+		share * at.delta * at.output * (k.DecodeToken*float64(l.Prompt) + k.DecodeRequest*inFlight),
+		share * at.omega * at.output * inFlight * (k.DecodeToken*float64(prompt) + k.DecodeRequest),
 	}
 	c.Cost = c.Terms[0] + c.Terms[1] + c.Terms[2] + c.Terms[3] + c.Terms[4]
+}
+
+// maxPrefill bounds what the ledger is told, in seconds.
+const maxPrefill = 3600
+
+// hit returns how many of the prompt's tokens c need not compute, as many of those of
+// lower tiers as they are worth, and how far its memory reaches.
+func (p *marginal) hit(req *Request, c *Candidate, at *prices) (hit int, share float64) {
+	gpu, host, disk := heldBy(c, true)
+	hit = gpu + int(p.cfg.HostWeight*float64(host)+p.cfg.DiskWeight*float64(disk))
+	hit = max(0, min(hit, tokensOf(req)-1))
+	if p.cfg.Memory == 0 {
+		return hit, 1
+	}
+	share = memoryShare(req, c, at.output)
+	return surviving(req, c, hit, share, at.room), share
 }
 
 func (p *marginal) Placed(req *Request, cands []Candidate, i int) {

@@ -11,7 +11,7 @@ import (
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
-// The worked example of policies.md 8.4, computed with the reference simulator.
+// A worked example, computed with the reference simulator (docs/cost.md, "Where it comes from").
 func TestMarginalWorkedExample(t *testing.T) {
 	cfg := named("marginal")
 	cfg.Marginal.Coefficients = nominal

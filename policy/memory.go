@@ -6,8 +6,10 @@ import (
 )
 
 // memoryShare returns which share of the memory that all in flight at c and this
-// request need is there: C/R of marginal, at most 1; 1 where that isn't known.
-func memoryShare(req *Request, c *Candidate, expect float64) float64 {
+// request need is there (docs/cost.md, "Memory"): at most 1; 1 where that isn't known.
+// What is cached and not in flight is no obstacle: it is evicted. output is the mean
+// length of answers.
+func memoryShare(req *Request, c *Candidate, output float64) float64 {
 	l := &c.Load
 	if c.Blocks <= 0 || c.BlockSize <= 0 || l.Requests == 0 {
 		return 1
@@ -17,7 +19,7 @@ func memoryShare(req *Request, c *Candidate, expect float64) float64 {
 	if len(req.Hashes) == 0 {
 		asked = tokensOf(req)
 	}
-	need := float64(l.DecodeBlocks*block+asked) + float64(l.Requests+1)*expect
+	need := float64(l.DecodeBlocks*block+asked) + float64(l.Requests+1)*output
 	return min(1, float64(c.Blocks)*float64(c.BlockSize)/need)
 }
 
@@ -31,22 +33,23 @@ func ledgerBlock(req *Request, c *Candidate) int {
 }
 
 // roomiest returns the largest memoryShare among cands.
-func roomiest(req *Request, cands []Candidate, expect float64) (share float64) {
+func roomiest(req *Request, cands []Candidate, output float64) (share float64) {
 	for i := range cands {
-		if share = max(share, memoryShare(req, &cands[i], expect)); share == 1 {
+		if share = max(share, memoryShare(req, &cands[i], output)); share == 1 {
 			return 1
 		}
 	}
 	return share
 }
 
-// memoryWait returns how long the request would wait at c for KV memory, in
-// seconds: M of marginal.
-func memoryWait(k *learn.Coefficients, l *kv.Load, share, expect float64) float64 {
+// memoryWait returns how long the request would wait for KV memory, in seconds. Those
+// in the batch are spread evenly over their lives, so as many tokens as the cache
+// holds come free in one life. Example: a share of a third waits two lives.
+func memoryWait(k *learn.Coefficients, l *kv.Load, share, output float64) float64 {
 	if share == 1 {
 		return 0
 	}
-	life := expect * (k.DecodeStep + float64(l.Requests)*k.DecodeRequest + float64(l.Prompt)*k.DecodeToken)
+	life := output * (k.DecodeStep + float64(l.Requests)*k.DecodeRequest + float64(l.Prompt)*k.DecodeToken)
 	return min(life*(1/share-1), maxMemoryWait)
 }
 
@@ -54,7 +57,7 @@ func memoryWait(k *learn.Coefficients, l *kv.Load, share, expect float64) float6
 // is computed, where memory is shorter than elsewhere. What others in flight use
 // too stays; the rest is the first to be evicted while it waits. Where memory is
 // short everywhere alike, going elsewhere saves nothing. The square is by
-// experiment (docs/notes/0006).
+// experiment (docs/notes/0006-the-default-policy.md, "The price of memory").
 func surviving(req *Request, c *Candidate, hit int, share, room float64) int {
 	if share >= room {
 		return hit

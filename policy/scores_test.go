@@ -35,7 +35,7 @@ func TestPureAffinityHerds(t *testing.T) {
 	cands := fleet(4)
 	cands[2].Overlap.GPU = 64
 	if got := burst(must(t, named("pure_affinity"), seeded(1)), &Request{Tokens: 1000}, cands, 144); got[2] != 144 {
-		t.Errorf("placed %v, want all on 2 (experiments.md E1.4)", got)
+		t.Errorf("placed %v, want all on 2", got)
 	}
 	// Without a match: fewest requests, or the lowest index.
 	cold := fleet(3)

@@ -28,17 +28,16 @@ type Steer struct {
 	MaxRegret float64 `yaml:"max_regret" default:"1" range:"0..100"`
 }
 
-// steer is marginal with foresight (policies.md 8b): it prices what a request does
-// to the sessions that will come back to the target, and its price of prefill
-// follows the fleet's load and what is lost by evictions instead of being fixed.
+// steer is marginal with foresight: it prices what a request does to the sessions
+// that will come back to the target, and its price of prefill follows the fleet's
+// load and what is lost by evictions instead of being fixed (docs/cost.md, "steer").
 //
-//	cost  = W + M + p*(1 + kappa + sigma*n) + evict*full*u*cp + phi*(D(W+p) - D(W)) + eta*R + decode terms of marginal
-//	D(B)  = sum over returns: chance * min(B - time, cost of moving)
-//	R     = sum over returns: chance
-//	kappa = min(3, rho/max(.1, 1-rho)) + min(1, regretted blocks / written blocks)
+//	cost      = that of marginal + phi*(delay(wait + prefill) - delay(wait)) + eta*returns
+//	delay(b)  = sum over returns: chance * min(b - time, cost of moving)
+//	returns   = sum over returns: chance
+//	kappa     = min(max_congestion, load/max(.1, 1-load)) + min(max_regret, regretted/written)
 //
-// rho is booked prefill seconds per second and target. Unsafe where caches are
-// scarce: on some such workloads it is behind marginal.
+// Unsafe where caches are scarce: on some such workloads it is behind marginal.
 type steer struct {
 	marginal
 	price   Steer

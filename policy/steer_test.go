@@ -197,7 +197,7 @@ func TestSweepGoesRound(t *testing.T) {
 	}
 }
 
-// D and R of policies.md 8b, by hand: one session that said it returns in 1.5 s
+// Delay and returns (docs/cost.md, "steer") by hand: one session that said it returns in 1.5 s
 // and would lose at most 3.2 s by moving.
 func TestReturnsBurden(t *testing.T) {
 	x := newReturns()

@@ -13,7 +13,7 @@ type Weighted struct {
 
 // weighted is the textbook score: alpha * tokens held - beta * queue - gamma *
 // KV use, the highest wins, ties at random. Units are tokens, so that the
-// defaults mean something for any model (policies.md 7.1). Queue and KV use are
+// defaults mean something for any model. Queue and KV use are
 // the engine's own where they are fresh; else the ledger's requests without a
 // first token, and its blocks over the pool.
 type weighted struct {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Prefill times of experiments.md 2.1.
+// Prefill times of the reference simulator (docs/mock.md).
 func TestPrefillSeconds(t *testing.T) {
 	for _, c := range []struct {
 		u, hit, kv, n int
