@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -157,38 +158,111 @@ func TestEventsAndReplayAreWhereTheySay(t *testing.T) {
 	}
 }
 
-// Tokens are made here, by the engines or not at all, as Mode says; here by the files,
-// the template and the cache that are configured, and by the engines as Remote says.
-func TestTokensByMode(t *testing.T) {
-	tokenizer, err := os.ReadFile("../token/bpe/testdata/small/roberta.json")
+// tokenizerOf makes the tokenizer files of a model, with a chat template.
+func tokenizerOf(t *testing.T, template string) (dir string) {
+	t.Helper()
+	tokenizer, err := os.ReadFile("../token/bpe/testdata/small/gemma.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), tokenizer, 0o600); err != nil {
-		t.Fatal(err)
+	dir = t.TempDir()
+	for name, text := range map[string]string{"tokenizer.json": string(tokenizer), "config.json": "{}", "tokenizer_config.json": "{}", "chat_template.jinja": template} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return dir
+}
+
+// latest returns the latest decision.
+func (f *testFleet) latest() web.Decision {
+	f.t.Helper()
+	var d struct{ Decisions []web.Decision }
+	f.get("/v1/kvasir/decisions?limit=1", &d)
+	if len(d.Decisions) == 0 {
+		f.t.Fatal("no decision")
+	}
+	return d.Decisions[0]
+}
+
+// Tokens are made here, by the engines or not at all, as Mode says.
+func TestTokensByMode(t *testing.T) {
+	dir := tokenizerOf(t, "")
 	for mode, want := range map[string]string{"auto": "local", "remote": "render", "off": ""} {
 		f := newFleet(t, 1, func(c *config.Config) {
-			c.Tokens.Mode, c.Tokens.Files.Dirs = mode, map[string]string{"modelled-8b": dir}
-			c.Tokens.Local.Verify, c.Tokens.Local.CacheBytes, c.Tokens.Remote.CacheBytes = 0, 0, 0
+			c.Tokens.Mode, c.Tokens.Files.Dirs, c.Tokens.Local.Verify = mode, map[string]string{"modelled-8b": dir}, 0
 		})
 		if mode == "auto" {
 			f.router.library.Wait() // the files are found beside the requests
 		}
-		var d struct{ Decisions []web.Decision }
+		f.ask("hello", "")
+		if got := f.latest(); got.Source != want || (got.Tokens > 0) != (mode != "off") {
+			t.Errorf("%s: tokens from %q (%s), want %q", mode, got.Source, got.Why, want)
+		}
+		if s := f.router.remote.Stats(); (s.Asked > 0) != (mode == "remote") {
+			t.Errorf("%s: the engine was asked %d times", mode, s.Asked)
+		}
+	}
+}
+
+// The settings of local and remote tokens and of templates reach who obeys them.
+func TestTokensByTheirSettings(t *testing.T) {
+	dir := tokenizerOf(t, "{{ messages[0].content }}{{ more }}")
+	for _, keeps := range []int64{0, 64 << 20} {
+		made := map[string]int{}
+		for _, more := range []string{"", " and more than that"} {
+			f := newFleet(t, 1, func(c *config.Config) {
+				c.Tokens.Files.Dirs, c.Tokens.Template.Kwargs = map[string]string{"modelled-8b": dir}, map[string]any{"more": more}
+				c.Tokens.Local.Verify, c.Tokens.Local.CacheBytes = 0, keeps
+			})
+			f.router.library.Wait()
+			resp, err := http.Post(f.router.URL()+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"modelled-8b","messages":[{"role":"user","content":"`+words(2000, 1)+`"}],"max_tokens":1}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			d := f.latest()
+			if made[more] = d.Tokens; d.Source != "local" {
+				t.Errorf("tokens from %q: %s", d.Source, d.Why)
+			}
+			if s := f.router.localStats().Prefix; (s.Bytes > 0) != (keeps > 0) {
+				t.Errorf("%+v in %d bytes", s, keeps)
+			}
+		}
+		if made[""] == 0 || made[" and more than that"] <= made[""] {
+			t.Errorf("%v tokens: the template's arguments have no effect", made)
+		}
+		f := newFleet(t, 1, func(c *config.Config) { c.Tokens.Mode, c.Tokens.Remote.CacheBytes = "remote", keeps })
 		for range 2 {
 			f.ask("hello", "")
 		}
-		f.get("/v1/kvasir/decisions?limit=1", &d)
-		if got := d.Decisions[0]; got.Source != want || (got.Tokens > 0) != (mode != "off") {
-			t.Errorf("%s: tokens from %q (%s), want %q", mode, got.Source, got.Why, want)
+		if s := f.router.remote.Stats(); (s.Asked == 2) != (keeps == 0) {
+			t.Errorf("%d questions where %d bytes are for answers", s.Asked, keeps)
 		}
-		if s := f.router.remote.Stats(); (s.Asked == 2) != (mode == "remote") {
-			t.Errorf("%s: %d questions; nothing is kept, so two of remote and none else", mode, s.Asked)
-		}
-		if s := f.router.localStats(); mode == "auto" && s.Prefix.Misses > 0 {
-			t.Errorf("%+v, want no cache", s.Prefix)
+	}
+}
+
+// The settings of the front door reach both its halves: who answers, and who lets in.
+func TestFrontDoorByItsSettings(t *testing.T) {
+	for _, explain := range []bool{false, true} {
+		for per, want := range map[int]int{0: 200, 1: 429} {
+			f := newFleet(t, 1, func(c *config.Config) { c.Proxy.Explain, c.Proxy.MaxConnsPerAddress = explain, per })
+			kept, err := net.Dial("tcp", strings.TrimPrefix(f.router.URL(), "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(kept, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 38\r\n\r\n"+`{"model":"modelled-8b","prompt":"hey"}`)
+			resp, err := http.ReadResponse(bufio.NewReader(kept), nil) // it has its place now
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (resp.Header.Get("X-Kvasir-Replica") != "") != explain {
+				t.Errorf("explain %v: %v", explain, resp.Header)
+			}
+			if resp, err = http.Get(f.router.URL() + "/health"); err != nil || resp.StatusCode != want {
+				t.Errorf("%d connections an address: %v, %v; want %d", per, resp, err, want)
+			}
+			kept.Close()
 		}
 	}
 }
