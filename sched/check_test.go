@@ -40,7 +40,7 @@ func TestCheckSees(t *testing.T) {
 		},
 		"blocks taken back twice": {
 			func(h *house, d *Decision) { d.Done(t0, Failed); h.audit.leaving() },
-			func(h *house, d *Decision) { h.unpredict(0, make([]kv.Hash, 4)) },
+			func(h *house, d *Decision) { h.unpredict(0, 0, make([]kv.Hash, 4)) },
 			"target 0: 4 more predicted blocks taken back than given",
 		},
 	} {

@@ -41,9 +41,10 @@ type Decision struct {
 	Tokens  int            // of the prompt; 0 if unknown
 	Overlap kv.Overlap     // predicted, on Target
 
-	fromPeer            bool // Request.Only
-	unread, odd         bool // of Request
-	promised            int  // tokens that the index has on Target
+	epoch               uint32 // of Target at the decision
+	fromPeer            bool   // Request.Only
+	unread, odd         bool   // of Request
+	promised            int    // tokens that the index has on Target
 	first, served, done atomic.Bool
 	output              atomic.Int64 // tokens reported by Progress
 	booking             ledger.ID    // in the ledger
@@ -65,6 +66,7 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	c := &sc.cands[pick]
 	d.Target, d.Overlap, d.Tokens = c.Target, c.Overlap, r.Prompt.Tokens
 	d.blockSize, d.maxBatch, d.fromPeer = c.BlockSize, c.MaxBatch, r.Only != nil
+	d.epoch = s.epochs[d.Target].Load()
 	d.unread, d.odd, d.promised = r.Unread, r.Odd, sc.over[c.Target].Held()
 	d.Replica = snap.Replica(c.Target)
 	d.Rank = d.Replica.Rank(c.Target)
@@ -75,7 +77,7 @@ func (s *Scheduler) book(d *Decision, sc *scratch, pick int, r *Request, snap *f
 	}
 	d.booking = s.ledger.Admit(now, &ledger.Admission{
 		Target: c.Target, Hashes: hashes, BlockSize: kv.ChainSize(c.BlockSize), Prompt: sc.req.Tokens, Uncached: uncached,
-		Output: r.Output, Prefill: c.Prefill, Silent: r.Silent, Connected: true,
+		Output: r.Output, Prefill: c.Prefill, Silent: r.Silent, Connected: !d.fromPeer,
 	})
 	s.policy.Placed(&sc.req, sc.cands, pick)
 	s.states.picked(d.Target)
@@ -92,9 +94,16 @@ func (s *Scheduler) predict(d *Decision, hashes []kv.Hash) {
 	if len(hashes) > 0 {
 		d.hashes = append([]kv.Hash(nil), hashes...)
 		s.index.Apply(&kv.Event{Kind: kv.Stored, Source: kv.Dispatch, Target: d.Target, Hashes: d.hashes})
+		if s.gone(d) { // while it was on its way: nobody else will take them back
+			s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: d.Target, Hashes: d.hashes})
+		}
 	}
 	s.audit.predicted(d, len(hashes))
 }
+
+// gone says that d's target has been forgotten since, and its number perhaps given
+// to another: d changes nothing there any more.
+func (s *Scheduler) gone(d *Decision) bool { return s.epochs[d.Target].Load() != d.epoch }
 
 // FirstToken says that the first content of the answer has come: the prefill is
 // done.
@@ -140,6 +149,15 @@ func (d *Decision) Served(prompt, cached int) {
 	s.mu.Lock()
 	d.prompt, d.cached = prompt, cached
 	s.mu.Unlock()
+	if !s.gone(d) {
+		s.compare(d, cached)
+	}
+	s.receipts.edit(d.id, func(r *Receipt) { r.ServedPrompt, r.ServedCached, r.Served = prompt, cached, true })
+}
+
+// compare puts what was predicted beside what was served, and says so where that
+// isn't chance.
+func (s *Scheduler) compare(d *Decision, cached int) {
 	tell := s.hooks.Short
 	why, refill := s.states.served(d, cached)
 	if refill {
@@ -148,7 +166,6 @@ func (d *Decision) Served(prompt, cached int) {
 	if why != "" && tell != nil {
 		tell(d.Target, why)
 	}
-	s.receipts.edit(d.id, func(r *Receipt) { r.ServedPrompt, r.ServedCached, r.Served = prompt, cached, true })
 }
 
 // Done gives the booked work back. A request that failed takes its predicted
@@ -169,7 +186,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	hashes, all := d.hashes, d.hashes
 	if d.hashes = nil; len(hashes) > 0 && outcome != Failed {
 		s.predicted.add(prediction{
-			until: now.Add(s.cfg.PredictFor), target: d.Target, hashes: hashes, blockSize: d.blockSize,
+			until: now.Add(s.cfg.PredictFor), target: d.Target, epoch: d.epoch, hashes: hashes, blockSize: d.blockSize,
 			checked: outcome == Completed && d.first.Load() && !d.unread,
 		})
 		hashes = nil
@@ -181,9 +198,11 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 	s.check()
 	s.mu.Unlock()
 	if len(hashes) > 0 {
-		s.unpredict(d.Target, hashes)
+		s.unpredict(d.Target, d.epoch, hashes)
 	}
-	s.states.ended(d.Target, outcome)
+	if !s.gone(d) {
+		s.states.ended(d.Target, outcome)
+	}
 	var out *Receipt
 	if s.hooks.Ended != nil {
 		out = pooled.Get().(*Receipt)
@@ -201,6 +220,7 @@ func (d *Decision) Done(now time.Time, outcome Outcome) {
 type prediction struct {
 	until     time.Time
 	target    kv.Target
+	epoch     uint32 // of the target
 	hashes    []kv.Hash
 	blockSize int
 	checked   bool // the engine has answered: by now it must have announced these blocks
@@ -243,8 +263,8 @@ func (s *Scheduler) expirePredictions(now time.Time) {
 		if !ok {
 			return
 		}
-		s.unpredict(x.target, x.hashes)
-		if x.checked && int(x.target) < len(over) {
+		s.unpredict(x.target, x.epoch, x.hashes)
+		if x.checked && int(x.target) < len(over) && x.epoch == s.epochs[x.target].Load() {
 			s.confirm(&x, over)
 		}
 	}
@@ -263,8 +283,11 @@ func (s *Scheduler) confirm(x *prediction, over []kv.Overlap) {
 	s.states.confirmed(x.target, over[x.target].Held() > 0)
 }
 
-func (s *Scheduler) unpredict(t kv.Target, hashes []kv.Hash) {
-	s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: t, Hashes: hashes})
+// unpredict takes predicted blocks back, unless they went with the target.
+func (s *Scheduler) unpredict(t kv.Target, epoch uint32, hashes []kv.Hash) {
+	if s.epochs[t].Load() == epoch {
+		s.index.Apply(&kv.Event{Kind: kv.Removed, Source: kv.Dispatch, Target: t, Hashes: hashes})
+	}
 	s.audit.unpredicted(t, len(hashes))
 }
 
@@ -287,9 +310,11 @@ func (s *Scheduler) Tick(now time.Time) int {
 }
 
 // Forget drops everything known of a target: its blocks, its bookings, its
-// trust. Its open decisions stay valid and end as no-ops.
+// trust. Its open decisions stay valid and end as no-ops, also when the number has
+// been given to another replica by then.
 func (s *Scheduler) Forget(t kv.Target, now time.Time) {
 	s.mu.Lock()
+	s.epochs[t].Add(1)
 	s.ledger.Forget(t)
 	s.audit.dropped(func(of kv.Target, _ ledger.ID) bool { return of == t })
 	s.check()

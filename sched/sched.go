@@ -41,7 +41,7 @@ type Config struct {
 	// PredictFor is how long after a request's end its predicted blocks are still
 	// believed when the engine has not reported them. Default 3 s.
 	PredictFor time.Duration
-	// Silence is how long a booked request may show no progress before the ledger
+	// Silence is how long a peer's booked request may show no progress before the ledger
 	// gives it up, if nobody holds its Decision alive. Default 10 minutes.
 	Silence time.Duration
 }
@@ -93,6 +93,10 @@ type Scheduler struct {
 	expired   []ledger.ID    // scratch of Tick,
 	first     kv.FirstToken  // of Decision.FirstToken
 	last      kv.Done        // and of Decision.Done
+
+	// epochs says how often each target's number has been forgotten, so that what ends
+	// late leaves the number's next owner alone.
+	epochs [kv.MaxTargets]atomic.Uint32
 
 	lastID   atomic.Uint64
 	states   states
