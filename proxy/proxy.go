@@ -112,8 +112,12 @@ func New(cfg Config, parts Parts) (*Proxy, error) {
 // HTTP/1.1 with connections kept for all engines, no compression, no proxies.
 func Transport(cfg Config) *http.Transport {
 	dialer := net.Dialer{KeepAlive: 15 * time.Second}
+	return transport(cfg, dialer.DialContext)
+}
+
+func transport(cfg Config, dial dialFunc) *http.Transport {
 	return &http.Transport{
-		DialContext:         within(cfg.Dial, dialer.DialContext),
+		DialContext:         within(cfg.Dial, dial),
 		TLSHandshakeTimeout: max(2*cfg.Dial, 5*time.Second),
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 4096,

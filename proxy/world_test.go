@@ -164,8 +164,7 @@ func newWorld(tb testing.TB, s setup) *world {
 			w.change.Broadcast()
 		}},
 	})
-	w.transport = Transport(cfg)
-	w.transport.DialContext = within(cfg.Dial, w.net.dial)
+	w.transport = transport(cfg, w.net.dial)
 	w.proxy, err = New(cfg, Parts{
 		Fleet: w.table, Sched: w.sched, Token: s.source, Text: need.Text, Between: need.Between, Transport: w.transport,
 		Hooks: Hooks{
