@@ -110,6 +110,10 @@ type Engine struct {
 	// Ranks is how many data-parallel ranks it has.
 	Ranks int `yaml:"ranks" range:"1..1024" or:"0: ask the engine"`
 
+	// BlockSize is taken for the size of its blocks while it tells none, by metrics or
+	// events: what it was sent lately is remembered in pieces of so many tokens.
+	BlockSize int `yaml:"block_size" default:"16" range:"1..65536" unit:"tokens"`
+
 	// Copies says what the engine's removals mean where a block has several copies:
 	// refcount (each removal is one copy), last-copy or first-remove.
 	Copies string `yaml:"copies" default:"auto" oneof:"auto|refcount|last-copy|first-remove"`

@@ -120,7 +120,7 @@ func TestErrors(t *testing.T) {
 
 func TestParseEngine(t *testing.T) {
 	e, err := ParseEngine("http://a:1,events=tcp://a:2,replay=tcp://a:3,ranks=4")
-	if err != nil || e != (Engine{URL: "http://a:1", Events: "tcp://a:2", Replay: "tcp://a:3", Ranks: 4, Copies: "auto"}) {
+	if err != nil || e != (Engine{URL: "http://a:1", Events: "tcp://a:2", Replay: "tcp://a:3", Ranks: 4, BlockSize: 16, Copies: "auto"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, bad := range []string{"http://a:1,events", "http://a:1,ranks=x", "http://a:1,port=3", "http://a:1,ranks=-1"} {

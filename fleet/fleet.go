@@ -71,9 +71,10 @@ type Replica struct {
 	// every restart. Never 0.
 	Identity uint64
 
-	BlockSize int // tokens; 0 while unknown
-	Blocks    int // blocks of the GPU pool, per rank; 0 while unknown
-	MaxBatch  int // tokens that the engine computes in a step at most; 0 while unknown
+	BlockSize int   // tokens; 0 while unknown
+	MoreSizes []int // of the blocks of further cache groups that every hit needs too
+	Blocks    int   // blocks of the GPU pool, per rank; 0 while unknown
+	MaxBatch  int   // tokens that the engine computes in a step at most; 0 while unknown
 
 	// Priorities is how the engine takes "priority" of requests.
 	Priorities Order
@@ -367,8 +368,10 @@ func (t *Table) publish(rs []*Replica) {
 				g.Shortest = n
 			}
 			g.Targets = append(g.Targets, r.Targets...)
-			if r.BlockSize > 0 && !slices.Contains(g.BlockSizes, r.BlockSize) {
-				g.BlockSizes = append(g.BlockSizes, r.BlockSize)
+			for _, n := range append([]int{r.BlockSize}, r.MoreSizes...) {
+				if n > 0 && !slices.Contains(g.BlockSizes, n) {
+					g.BlockSizes = append(g.BlockSizes, n)
+				}
 			}
 		}
 	}

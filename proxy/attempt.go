@@ -141,7 +141,7 @@ func (a *attempt) request() *http.Request {
 		h = c.upstreamHeader()
 	}
 	if len(a.d.Replica.Targets) > 1 {
-		if _, err := strconv.Atoi(c.r.Header.Get(rankHeader)); err != nil {
+		if _, err := strconv.Atoi(h.Get(rankHeader)); err != nil {
 			h[rankHeader] = []string{strconv.Itoa(a.d.Replica.FirstRank + a.d.Rank)}
 		}
 	}

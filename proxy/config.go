@@ -85,6 +85,12 @@ type Config struct {
 	// body, which is otherwise never changed, and takes the extra chunk out again.
 	AskUsage bool `yaml:"ask_usage"`
 
+	// Strip has the headers of clients that no engine gets, in any case; a * stands for any
+	// text. By default they are those by which other routers tell an engine, or a
+	// proxy before it, where to send the request on: a client must not choose that. With
+	// X-Data-Parallel-Rank in it clients can't pin a rank either.
+	Strip []string `yaml:"strip" default:"x-*-host-port,x-*-hosts-ports,x-gateway-destination-*,x-*-dp-rank,x-dynamo-*-instance-id" want:"names of headers such as x-*-dp-rank, with at most one *" example:"[x-*-dp-rank, x-data-parallel-rank]"`
+
 	// Pass has paths whose requests are passed to an engine, with all that is below them,
 	// beside those of the API for generation, embeddings, ranking, audio, images, tokens and
 	// stored answers. Their requests are not repeated on another engine. Engines'
@@ -102,6 +108,9 @@ func (c *Config) Validate() error { return setting.Check("proxy.", c) }
 func (c *Config) Check() error {
 	if least := c.MaxBody + c.MaxBody/2; c.MaxBodies < least {
 		return &setting.Error{Key: "max_bodies", Value: strconv.FormatInt(c.MaxBodies, 10), Want: fmt.Sprintf("at least max_body and a half, %d", least)}
+	}
+	if name, bad := badHeaderName(c.Strip); bad {
+		return &setting.Error{Key: "strip", Value: strconv.Quote(name), Want: "names of headers such as x-*-dp-rank, with at most one *"}
 	}
 	for _, p := range c.Pass {
 		if len(p) < 2 || p[0] != '/' {

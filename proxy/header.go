@@ -34,8 +34,11 @@ func dropHop(h http.Header) {
 func (c *call) upstreamHeader() http.Header {
 	r, cfg := c.r, &c.p.cfg
 	h := make(http.Header, len(r.Header)+3)
+	strip := headerNames(cfg.Strip)
 	for k, v := range r.Header {
-		h[k] = v
+		if !strip.has(k) {
+			h[k] = v
+		}
 	}
 	dropHop(h)
 	delete(h, "Content-Length")

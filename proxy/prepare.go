@@ -183,7 +183,7 @@ func (c *call) tokens(res *token.Result) {
 // none has, and a header that is no number, are the engine's to judge.
 func (c *call) pin() {
 	want := c.r.Header.Get(rankHeader)
-	if want == "" {
+	if want == "" || headerNames(c.p.cfg.Strip).has(rankHeader) {
 		return
 	}
 	rank, err := strconv.Atoi(want)

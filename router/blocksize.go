@@ -31,14 +31,14 @@ type fullBlock struct {
 }
 
 // take looks at one event. rest says that it stores the rest of a prompt, which must
-// be left out. size is that of the target's full blocks, 0 if the event says nothing
-// about it.
+// be left out. size is that of the group's full blocks, 0 if the event says nothing
+// about it; main says that it is the target's.
 //
 // One block shorter than the known ones is a rest. Two in one event, or one that goes
 // on from a rest, are full blocks of an engine that was started anew with another size.
-func (f *fullBlocks) take(ev *kv.Event) (size int32, rest bool) {
+func (f *fullBlocks) take(ev *kv.Event) (size int32, main, rest bool) {
 	if ev.Kind != kv.Stored || ev.Attention != kv.Dense || ev.Tier != kv.GPU || ev.BlockSize <= 0 || len(ev.Handles) == 0 {
-		return 0, false
+		return 0, false, false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,13 +58,10 @@ func (f *fullBlocks) take(ev *kv.Event) (size int32, rest bool) {
 	goesOn := g.has && !ev.Root && ev.Parent == g.rest
 	if ev.BlockSize < g.size && len(ev.Handles) == 1 && !goesOn {
 		g.rest, g.has = ev.Handles[0], true
-		return 0, true
+		return 0, false, true
 	}
 	if g.size != ev.BlockSize {
 		g.size, g.has = ev.BlockSize, false
 	}
-	if ev.Group != t.main {
-		return 0, false
-	}
-	return g.size, false
+	return g.size, ev.Group == t.main, false
 }

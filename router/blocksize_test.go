@@ -130,16 +130,21 @@ func TestRestComesFirst(t *testing.T) {
 	w.want(T[:377], 320, 64)
 }
 
-// TestOtherGroups: groups beside the first say nothing of its block size.
+// TestOtherGroups: groups beside the first say nothing of its block size, and a hit needs
+// the blocks of all.
 func TestOtherGroups(t *testing.T) {
 	w, T := newTold(t), count(400)
 	w.apply(stores(64, 0, T[:320], 1, 2, 3, 4, 5))
+	w.want(T, 320, 64)
 	other := stores(256, 0, T[:256], 1)
 	other.Group = 1
-	w.f.apply(&other)
-	if got := w.f.row().BlockSize; got != 64 {
-		t.Errorf("block size %d, want 64", got)
-	}
+	w.apply(other)
+	w.want(T, 256, 64)
+	w.f.info(engine.Info{Kind: "vllm", BlockSize: 16, Models: []kv.Model{{ID: "m"}}}) // the next poll
+	w.want(T, 256, 64)
+	gone := kv.Event{Kind: kv.Removed, Group: 1, Handles: []kv.Handle{1}}
+	w.apply(gone)
+	w.want(T, 0, 64)
 }
 
 // TestSmallerBlocksAfterRestart: two blocks, or one behind what was taken for a rest,

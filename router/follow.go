@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,12 @@ type follower struct {
 	avoided atomic.Pointer[string]
 
 	// blockSize is what the engine's events say, once they do: stronger than
-	// its configuration.
-	blockSize atomic.Int32
-	blocks    fullBlocks
-	otherSize atomic.Bool // it was said that events and configuration differ
+	// its configuration, and that than what is assumed where it says nothing.
+	blockSize  atomic.Int32
+	configured atomic.Int32
+	assumed    int
+	blocks     fullBlocks
+	otherSize  atomic.Bool // it was said that events and configuration differ
 }
 
 // addEngines puts the configured engines into the table.
@@ -45,7 +48,7 @@ func (r *Router) addEngines() error {
 		if err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
-		f := &follower{r: r, id: row.ID, name: row.Name}
+		f := &follower{r: r, id: row.ID, name: row.Name, assumed: e.BlockSize}
 		if f.index, err = e.Index(); err != nil {
 			return fmt.Errorf("engines[%d]: %w", i, err)
 		}
@@ -93,24 +96,38 @@ func (f *follower) target(rank int) kv.Target {
 
 // apply takes one event of the engine. The size of its full blocks is the truth.
 func (f *follower) apply(ev *kv.Event) {
-	size, rest := f.blocks.take(ev)
-	if rest {
+	size, main, rest := f.blocks.take(ev)
+	switch {
+	case rest:
 		return
-	}
-	if size > 0 && size != f.blockSize.Load() {
+	case main && size != f.blockSize.Load():
 		f.setBlockSize(int(size))
+	case !main && size > 0 && size != f.blockSize.Load():
+		f.addBlockSize(int(size))
 	}
 	f.r.sched.Apply(ev)
 }
 
 func (f *follower) setBlockSize(n int) {
 	f.blockSize.Store(int32(n))
-	was := 0
-	f.r.table.Update(f.id, func(x *fleet.Replica) { was, x.BlockSize = x.BlockSize, n })
-	if was != 0 && was != n && !f.otherSize.Swap(true) {
+	f.r.table.Update(f.id, func(x *fleet.Replica) { x.BlockSize = n })
+	if was := int(f.configured.Load()); was != 0 && was != n && !f.otherSize.Swap(true) {
 		f.r.log.Warn("the engine's events have another block size than its configuration", "replica", f.name, "configured", was, "events", n)
 	}
 }
+
+// addBlockSize notes the size of a further dense group: prompts are looked for in its
+// blocks too.
+func (f *follower) addBlockSize(n int) {
+	if row := f.row(); row == nil || slices.Contains(row.MoreSizes, n) || len(row.MoreSizes) >= maxSizes {
+		return
+	}
+	f.r.table.Update(f.id, func(x *fleet.Replica) { x.MoreSizes = append(slices.Clone(x.MoreSizes), n) })
+}
+
+// maxSizes bounds the block sizes of one engine beside its main one: each costs a hash of
+// every prompt.
+const maxSizes = 4
 
 func (f *follower) trust(t kv.Target, s kv.Trust, why string) {
 	was := f.r.sched.State(t)
@@ -126,11 +143,10 @@ func (f *follower) info(i engine.Info) {
 	if n := max(len(i.Ranks), 1); n != len(f.row().Targets) {
 		f.setRanks(n, now)
 	}
+	f.configured.Store(int32(i.BlockSize))
 	f.r.table.Update(f.id, func(x *fleet.Replica) {
 		x.Version, x.Blocks, x.MaxBatch, x.FirstRank = i.Version, i.Blocks, i.MaxBatch, i.FirstRank
-		if x.BlockSize = i.BlockSize; f.blockSize.Load() > 0 {
-			x.BlockSize = int(f.blockSize.Load())
-		}
+		x.BlockSize = cmp.Or(int(f.blockSize.Load()), i.BlockSize, f.assumed)
 		x.Priorities = priorities(&i)
 		x.Models = slices.Clone(i.Models)
 	})

@@ -19,6 +19,7 @@ var turners = map[string][]string{
 	"router.TestEventsAndReplayAreWhereTheySay":   {"engines[].events", "engines[].replay"},
 	"router.TestEngineDialsUs":                    {"events_listen"},
 	"router.TestIndexByItsSettings":               {"engines[].copies", "engines[].host_blocks", "engines[].disk_blocks", "index_bytes"},
+	"router.TestSilentEngines":                    {"engines[].block_size"},
 	"router.TestDrainLimitIsTold":                 {"drain"},
 	"router.TestEnginesAreAskedEveryPoll":         {"poll_metrics", "poll"},
 	"router.TestPolicyStateIsKept":                {"state"},
@@ -51,6 +52,7 @@ var turners = map[string][]string{
 	"proxy.TestNoHeadersOfOurs":                   {"proxy.forwarded_for", "proxy.request_id"},
 	"proxy.TestAskUsage":                          {"proxy.ask_usage"},
 	"proxy.TestAdministrationIsNotReached":        {"proxy.pass"},
+	"proxy.TestRoutingHeadersOfOthers":            {"proxy.strip"},
 	"proxy.TestDialIsBounded":                     {"proxy.dial"},
 	"proxy.TestRetryAfterIsTold":                  {"proxy.retry_after"},
 }

@@ -11,7 +11,7 @@
 // Tags:
 //
 //	yaml     the key
-//	default  the value that Fill gives; without it the zero value
+//	default  the value that Fill gives; without it the zero value. Of a list: "a,b"
 //	range    LO..HI, both accepted; HI may be left out. 1Ki, 1Mi, 1Gi and 1Ti are understood
 //	or       one more value that is accepted, and what it means: "0: no bound"
 //	oneof    the accepted words, as "requests|tokens"; "*" asks the struct's Choices

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -48,6 +49,11 @@ func set(x reflect.Value, text string) error {
 		b, err := strconv.ParseBool(text)
 		x.SetBool(b)
 		return err
+	case reflect.Slice:
+		if x.Type().Elem().Kind() != reflect.String {
+			return fmt.Errorf("no text can be a %s", x.Type())
+		}
+		x.Set(reflect.ValueOf(strings.Split(text, ",")))
 	case reflect.Float64:
 		n, err := strconv.ParseFloat(text, 64)
 		x.SetFloat(n)

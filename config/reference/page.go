@@ -83,6 +83,9 @@ func shown(s *setting.Setting) string {
 	case reflect.Pointer:
 		return "none"
 	case reflect.Slice:
+		if texts, ok := x.Interface().([]string); ok {
+			return "[" + strings.Join(texts, ", ") + "]"
+		}
 		return "[]"
 	case reflect.Map:
 		return "{}"

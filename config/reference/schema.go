@@ -73,7 +73,11 @@ func schemaOf(s *setting.Setting) *schema {
 	case setting.Group(t):
 		return &schema{Type: []string{"array", "null"}, Items: &schema{Type: []string{"object"}, Properties: map[string]*schema{}, Additional: false}}
 	case t.Kind() == reflect.Slice:
-		return &schema{Type: []string{"array", "null"}, Items: &schema{Type: []string{"string"}}}
+		list := &schema{Type: []string{"array", "null"}, Items: &schema{Type: []string{"string"}}}
+		if s.Default.Len() > 0 {
+			list.Default = s.Default.Interface()
+		}
+		return list
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
 		return &schema{Type: []string{"object", "null"}, Additional: &schema{Type: []string{"string", "null"}}}
 	case t.Kind() == reflect.Map:
