@@ -72,13 +72,12 @@ var walkSettings = map[string]func(*Config){
 
 // A walker is the world of a walk: what a scheduler would know.
 type walker struct {
-	rnd   *rand.Rand
-	now   float64
-	held  [5]map[kv.Hash]float64 // when the target had the block last
-	open  []walked
-	load  [5]kv.Load
-	gone  bool // target 4
-	chain []kv.Hash
+	rnd  *rand.Rand
+	now  float64
+	held [5]map[kv.Hash]float64 // when the target had the block last
+	open []walked
+	load [5]kv.Load
+	gone bool // target 4
 }
 
 // A walked request is on its way.

@@ -81,15 +81,14 @@ type script struct {
 	arg  []string            // those without a value, in order
 
 	*sched.Scheduler
-	now    time.Time
-	fleet  *fleet.Table
-	index  *index.Index
-	names  map[kv.Target]string
-	open   map[uint64]*sched.Decision
-	handle map[string]kv.Handle // of a text's blocks
-	spy    *spy                 // nil for a shipped policy
-	kept   []byte
-	quiet  bool // don't tell of ends
+	now   time.Time
+	fleet *fleet.Table
+	index *index.Index
+	names map[kv.Target]string
+	open  map[uint64]*sched.Decision
+	spy   *spy // nil for a shipped policy
+	kept  []byte
+	quiet bool // don't tell of ends
 }
 
 var start = time.Unix(1_700_000_000, 0)

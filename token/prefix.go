@@ -87,7 +87,8 @@ var walks = sync.Pool{New: func() any { return new(walk) }}
 // slack more. Texts of different tokenizers must come with different values of
 // space.
 func (p *prefixes) encode(dst []uint32, enc encoder, space uint64, text []byte, slack int) []uint32 {
-	ids, _ := p.encodeWhile(nil, dst, enc, space, text, slack) // without a context there is no error
+	var forEver context.Context
+	ids, _ := p.encodeWhile(forEver, dst, enc, space, text, slack) // without a context there is no error
 	return ids
 }
 
