@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -161,7 +163,7 @@ func TestMarkdown(t *testing.T) {
 	}
 	build := func(auto float64) string {
 		c := &cell{key: "conv-n8-70b", group: mainCells, title: "conv 1.8x, N=8, 70b", arms: arms(), ref: refKey{"conv", 8}}
-		o := newOutcome(c, []sim.Result{run("auto", auto, 10), run("marginal", .9, 12.06), run("dynamo", 1, 14), run("dynamo:agentic", .99, 13), run("lmetric", .98, 12), run("steer", .1, 1), run(pool, .8, 9), run("ref:dynamo", 1, 14)})
+		o := newOutcome(c, []sim.Result{run("auto", auto, 10), run("marginal", .9, 12.06), run("dynamo", 1, 14), run("dynamo:agentic", .99, 13), run("lmetric", .98, 12), run("steer", .1, 1), run("marginal:hot_prefix", .99, 11.5), run(pool, .8, 9), run("ref:dynamo", 1, 14)})
 		hint := func(says string, runs ...sim.Result) *outcome {
 			return newOutcome(&cell{group: hinted, title: "claude_code, order 3", arms: []string{"steer", "marginal", pool}, hints: sim.Hints{NextTurn: says}}, runs)
 		}
@@ -169,12 +171,8 @@ func TestMarkdown(t *testing.T) {
 		shed.Shed = 7
 		combo := newOutcome(&cell{group: combined, title: "agent_serial", arms: []string{"marginal", "marginal:shed", "dynamo", "dynamo:dwell"}}, []sim.Result{run("marginal", 1, 10), shed, run("dynamo", 2, 10), run("dynamo:dwell", 3, 11)})
 		sweep := newOutcome(&cell{key: "load-conv-50", group: loads, title: "conv 0.9x (50 %), N=8, 70b", arms: swept}, []sim.Result{run("round_robin", 5, 6)})
-		crowd := func(order string, rate float64) *outcome {
-			r := run("auto", 5, 6)
-			r.OutputRate = rate
-			return newOutcome(&cell{key: "users-8-" + order, group: crowds, input: sim.Input{Users: 8}, arms: swept}, []sim.Result{r})
-		}
-		list := []*outcome{o, sweep, crowd("order3", 100), crowd("order4", 300), hint("", run("steer", .9, 9), run("marginal", 1, 10), run(pool, .6, 6)), combo, hint("exact", run("steer", .8, 8)), hint("noisy", run("steer", .85, 10))}
+		late := newOutcome(&cell{key: "lag-conv-n8-70b", group: faulty, title: "conv: late, N=8, 70b", arms: serious}, []sim.Result{run("auto", 2*auto, 11), run("dynamo", 1.5, 14)})
+		list := []*outcome{o, sweep, late, hint("", run("steer", .9, 9), run("marginal", 1, 10), run(pool, .6, 6)), combo, hint("exact", run("steer", .8, 8)), hint("noisy", run("steer", .85, 10))}
 		var b bytes.Buffer
 		if err := markdown(&b, list, []refRow{{Cell: "conv", Replicas: 8, Name: "dynamo", Hit: .5, TTFT: 1, TTFT95: 2, E2E: 14}, {Cell: "conv", Replicas: 4, Name: "dynamo"}}); err != nil {
 			t.Fatal(err)
@@ -187,12 +185,10 @@ func TestMarkdown(t *testing.T) {
 		"**auto**: ahead on mean E2E in 1 of 1 cells, within 1 % in 0 more; geometric mean -16.7 % E2E, -18.4 % TTFT. More than 5 % behind on mean TTFT in 0.",
 		"marginal: ahead on mean E2E in 0 of 1 cells, within 1 % in 1 more;",
 		"| claude_code, order 3 | 1.000 | 0.600 | -10.0 (25) | -20.0 (50) | -15.0 (38) | -10.0 | -20.0 | +0.0 |",
-		"| agent_serial | marginal:shed | -50.0 | -50.0 | -50.0 | +0.0 | 0.0 | 7 |",
-		"| agent_serial | dynamo:dwell | +50.0 | +50.0 | +10.0 | +0.0 | 0.0 | 0 |",
-		"| conv 0.9x (50 %) | 5.00 / 6.00 / 50 | |",
-		"| conv 1.8x (100 %) | | | | | | 1.00 / 14.00 / 50 |",
-		"| 8 | | | | | | | | | | 10.00 / 0 / 200 / 50.0 | |",
-		"1 of 1 twins equal the reference's",
+		"| conv: late | +100.0 / +10.0 | | +50.0 / +0.0 | |",
+		"- [hot_prefix around marginal](experiments.html#policy=marginal:hot_prefix&base=marginal): TTFT +10.0 %, E2E -4.6 % (geometric means of 1 cells).",
+		"- [Load sweep](experiments.html#group=loads): 1 cells.",
+		"1 of 1 twins equal its mean TTFT",
 	} {
 		if s := build(.8); !strings.Contains(s, want) {
 			t.Errorf("lacks %q:\n%s", want, s)
@@ -205,5 +201,66 @@ func TestMarkdown(t *testing.T) {
 	}
 	if a, b := build(.8), build(.8); a != b {
 		t.Error("equal runs, different documents")
+	}
+}
+
+// What a person reads stays readable, and is what the program writes.
+func TestDocumentIsShort(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/experiments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(raw), "\n"); n > 250 {
+		t.Errorf("docs/experiments.md has %d lines, want at most 250: move tables to the page", n)
+	}
+	if !strings.Contains(string(raw), strings.TrimSpace(words)) {
+		t.Error("docs/experiments.md doesn't have the words of words.md: run make experiments, or with -keep and -kept")
+	}
+}
+
+// The page's data are the figures of the lines: each row has a cell, a policy and one
+// number per column, and the text can't end the script that it stands in.
+func TestPage(t *testing.T) {
+	c := &cell{key: "conv-n8-70b", group: mainCells, title: "conv </script>", arms: []string{"auto", "dynamo"}}
+	late := &cell{key: "lag-conv-n8-70b", group: faulty, title: "late", arms: []string{"auto"}}
+	run := sim.Result{Policy: "auto", Seed: 1, HitRate: .12345, TTFT: sim.Spread{Mean: 1.23456, P95: 2}, E2E: sim.Spread{Mean: 123456}, TPOT: sim.Spread{Mean: .02}}
+	other := run
+	other.Policy, other.Failed = "dynamo", 3
+	list := []*outcome{newOutcome(c, []sim.Result{run, other}), newOutcome(late, []sim.Result{run})}
+	var b bytes.Buffer
+	if err := page(&b, list, nil); err != nil {
+		t.Fatal(err)
+	}
+	html := b.String()
+	if n := strings.Count(html, "</script>"); n != 2 {
+		t.Errorf("%d ends of scripts, want the page's own 2", n)
+	}
+	_, rest, _ := strings.Cut(html, `<script type="application/json" id="data">`)
+	raw, _, _ := strings.Cut(rest, "</script>")
+	var got table
+	if err := json.Unmarshal([]byte(raw), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 3 || len(got.Rows[0]) != len(columns)+2 || got.Cells[1].Healthy != c.key {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range map[string]float64{"hit": 12.35, "ttft": 1.235, "ttft95": 2, "e2e": 123500, "tpot": 20, "lost": 0, "seeds": 1} {
+		at := slices.IndexFunc(columns, func(c column) bool { return c.Key == i })
+		if v := got.Rows[0][at+2]; v != want {
+			t.Errorf("%s is %v, want %v", i, v, want)
+		}
+	}
+	if at := slices.IndexFunc(columns, func(c column) bool { return c.Key == "lost" }); got.Rows[1][at+2] != 3 {
+		t.Errorf("row of dynamo: %v, want 3 lost requests", got.Rows[1])
+	}
+	for _, x := range list {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.Key == x.cell.group }) {
+			t.Errorf("section %s has no title", x.cell.group)
+		}
+	}
+	for _, x := range plan("cells", "traces") {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.Key == x.group }) {
+			t.Errorf("section %s has no title", x.group)
+		}
 	}
 }

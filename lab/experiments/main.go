@@ -1,5 +1,6 @@
 // Command experiments plays every policy on every cell, in virtual time and by the
-// production core, and writes what came of it: docs/experiments.md and .html.
+// production core, and writes what came of it: docs/experiments.md, which a person
+// reads, and experiments.html, which draws every figure.
 //
 //	go run ./lab/experiments -cells ../shared/cells -traces ../shared/traces -out docs
 //
@@ -26,6 +27,7 @@ func main() {
 	cells := flag.String("cells", "../shared/cells", "folder with the cells and reference.json")
 	traces := flag.String("traces", "../shared/traces", "folder with the traces")
 	out := flag.String("out", "docs", "folder to write experiments.md and experiments.html to; \"\": play only")
+	plots := flag.String("plots", "", "file for a page of plots of the four main cells; \"\": none")
 	keep := flag.String("keep", "", "folder that keeps runs, so that a series can be interrupted; empty it when the code has changed")
 	only := flag.String("only", "", "play only cells whose key matches this regular expression")
 	seeds := flag.Int("seeds", 3, "seeds of ties, at most, for policies that draw them")
@@ -34,13 +36,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, plan(*cells, *traces), *cells, *out, *keep, *only, *seeds, *kept, *list); err != nil {
+	if err := run(ctx, plan(*cells, *traces), *cells, *out, *plots, *keep, *only, *seeds, *kept, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "experiments:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, all []cell, cells, out, keep, only string, seeds int, kept, list bool) error {
+func run(ctx context.Context, all []cell, cells, out, plots, keep, only string, seeds int, kept, list bool) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
@@ -71,6 +73,9 @@ func run(ctx context.Context, all []cell, cells, out, keep, only string, seeds i
 	if list || out == "" {
 		return nil
 	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
 	ref, err := readReference(filepath.Join(cells, "reference.json"))
 	if err != nil {
 		return err
@@ -78,8 +83,13 @@ func run(ctx context.Context, all []cell, cells, out, keep, only string, seeds i
 	if err := write(filepath.Join(out, "experiments.md"), func(f *os.File) error { return markdown(f, done, ref) }); err != nil {
 		return err
 	}
-	var rep sim.Report
-	rep.Version = 1
+	if err := write(filepath.Join(out, "experiments.html"), func(f *os.File) error { return page(f, done, ref) }); err != nil {
+		return err
+	}
+	if plots == "" {
+		return nil
+	}
+	rep := sim.Report{Version: 1}
 	for _, o := range done {
 		if o.cell.group == mainCells {
 			for _, r := range o.runs {
@@ -90,7 +100,7 @@ func run(ctx context.Context, all []cell, cells, out, keep, only string, seeds i
 			}
 		}
 	}
-	return write(filepath.Join(out, "experiments.html"), func(f *os.File) error {
+	return write(plots, func(f *os.File) error {
 		return report.Write(f, "Kvasir: every policy on four workloads, 8 replicas", rep)
 	})
 }

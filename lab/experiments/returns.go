@@ -2,26 +2,6 @@ package main
 
 import "math"
 
-// steer compares steer with marginal, of which it is made.
-func (d *doc) steer() {
-	d.p("\n## steer against marginal\n\nsteer adds a price for those who will come back (without late binding). Change against marginal in %%.\n")
-	d.head("cell", "TTFT mean", "TTFT p95", "E2E mean", "E2E p99")
-	var lt, le float64
-	n := 0
-	for _, o := range d.group(mainCells, moreCells, others, noReuse, rollouts, faulty) {
-		m, s := o.of("marginal"), o.of("steer")
-		if m == nil || s == nil {
-			continue
-		}
-		d.p("| %s | %s | %s | %s | %s |\n", o.cell.title, percent(s.ttft, m.ttft), percent(s.ttft95, m.ttft95), percent(s.e2e, m.e2e), percent(s.e2e99, m.e2e99))
-		lt, le, n = lt+math.Log(s.ttft/m.ttft), le+math.Log(s.e2e/m.e2e), n+1
-	}
-	if n > 0 {
-		d.p("| geometric mean of %d | %+.1f | | %+.1f | |\n", n, 100*(math.Exp(lt/float64(n))-1), 100*(math.Exp(le/float64(n))-1))
-	}
-	d.hints()
-}
-
 // hints shows what steer makes of clients that say when they go on.
 func (d *doc) hints() {
 	by := map[string]map[string]*outcome{} // title, what clients say
@@ -37,7 +17,7 @@ func (d *doc) hints() {
 	if len(titles) == 0 {
 		return
 	}
-	d.p("\n### What x-kvasir-next-turn brings\n\nThe same sessions, whose clients say nothing, when they will go on (exact), or that times a log-normal factor with sigma 0.5 (noisy). TTFT mean: change against marginal in %%; " +
+	d.p("\n## What x-kvasir-next-turn brings\n\nThe same sessions, whose clients say nothing, when they will go on (exact), or that times a log-normal factor with sigma 0.5 (noisy). TTFT mean: change against marginal in %%; " +
 		"in brackets how much of the gap between marginal and one pooled cache is closed. Only steer looks at the hint.\n")
 	d.head("cell", "marginal TTFT s", "pooled s", "steer, no hint", "exact", "noisy", "E2E mean: no hint", "exact", "noisy")
 	says := []string{"", "exact", "noisy"}

@@ -14,8 +14,8 @@ var us = []string{"auto", "marginal"}
 // rivals compares the default with the best of all others, by cell and figure, in
 // hindsight, and marginal beside it.
 func (d *doc) rivals() {
-	d.p("\n## auto against the best of all others, picked per cell in hindsight\n\n`auto` is the default: what `kvasir serve` does when nobody says otherwise. The others are all policies that aren't ours (ours: `auto`, " +
-		"`marginal`, `steer`). No one could run \"the best other\": it is another policy in each row. W+p (`marginal:wp`: engine constants known, no prices) counts as another, for it is in the field's list.\n")
+	d.p("\n## auto against the best of all others, picked per cell in hindsight\n\n`auto` is the default: what `kvasir serve` does when nobody says otherwise. The others are all policies that aren't ours\n" +
+		"(ours: `auto`, `marginal`, `steer`). No one could run \"the best other\": it is another policy in each row. W+p (`marginal:wp`: engine\nconstants known, no prices) counts as another, for it is in the field's list.\n")
 	d.p("Change in %%, negative is better; ± is the standard deviation over seeds of auto's own mean, in %%.\n")
 	d.head("cell", "E2E mean: auto", "marginal", "best other s", "TTFT mean: auto", "marginal", "best other s", "auto's TTFT s", "E2E s")
 	tallies := make([]tally, len(us))
@@ -108,7 +108,7 @@ func (d *doc) goals() {
 
 // ranking says how far each policy is from the best one, over all cells.
 func (d *doc) ranking() {
-	d.p("\n### If one policy had to serve all of these cells\n\nGeometric mean over the same cells of (policy / best policy of the cell), and its worst cell. 1.00 would be best everywhere. Bounds, and policies that miss a cell, are left out.\n")
+	d.p("\n### If one policy had to serve all of these cells\n\nGeometric mean over the same cells of (policy / best policy of the cell), and its worst cell. 1.00 would be best everywhere.\nBounds, and policies that miss a cell, are left out.\n")
 	type score struct {
 		name             string
 		ttft, e2e        float64

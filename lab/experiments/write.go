@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -45,24 +44,52 @@ func (d *doc) group(names ...string) (out []*outcome) {
 	return out
 }
 
+// markdown writes what a person reads: what to take and why, and the tables that
+// decide it. Everything else is on the page (page.go), which it links to.
 func markdown(w io.Writer, done []*outcome, ref []refRow) error {
 	d := &doc{w: w, done: done, ref: ref}
-	d.p("# Every policy on every workload\n\nWritten by `make experiments`; change nothing here by hand (the words are in lab/experiments/words.md).\n\n%s\n", strings.TrimSpace(words))
+	d.p("# Which policy when\n\nWritten by `make experiments`; change nothing here by hand (the words are in lab/experiments/words.md).\n\n%s\n", strings.TrimSpace(words))
 	d.rivals()
 	d.goals()
-	d.learning()
 	d.controls()
-	d.loads()
-	d.crowds()
 	d.rl()
 	d.faults()
-	d.steer()
-	d.combinators()
-	d.cells("Other workloads, orders and loads", others)
-	d.cells("The four workloads, 8 replicas, profile 70b", mainCells)
-	d.cells("Other fleets, and the small model", moreCells)
-	d.agreement()
+	d.hints()
+	d.elsewhere()
 	return d.err
+}
+
+// elsewhere says where the rest is, and what it comes to.
+func (d *doc) elsewhere() {
+	d.p("\n## On the page\n\n[experiments.html](experiments.html) has every figure of every policy on every cell; open it from a clone, it needs no network. Each line is a view of it.\n\n")
+	d.view("What marginal loses by learning its constants", "marginal", "marginal:known", "", d.done)
+	d.view("steer against marginal", "steer", "marginal", "", d.group(mainCells, moreCells, others, noReuse, rollouts, faulty))
+	d.view("hot_prefix around marginal", "marginal:hot_prefix", "marginal", "", d.group(mainCells, moreCells, others))
+	for _, v := range [][2]string{{combined, "Combinators: what each costs where nothing is wrong"}, {loads, "Load sweep"}, {crowds, "More agents on the same fleet"}, {others, "Other workloads, orders and loads"}} {
+		if n := len(d.group(v[0])); n > 0 {
+			d.p("- [%s](experiments.html#group=%s): %d cells.\n", v[1], v[0], n)
+		}
+	}
+	rows, exact, all := d.agreement()
+	if len(rows) == 0 {
+		return
+	}
+	d.p("- [Our simulator beside the reference's](experiments.html#agreement): %d of %d twins equal its mean TTFT and mean E2E to its six digits.\n", exact, all)
+}
+
+// view writes one line about policy a against policy b in the same cells.
+func (d *doc) view(title, a, b, group string, set []*outcome) {
+	var lt, le float64
+	n := 0
+	for _, o := range set {
+		if x, y := o.of(a), o.of(b); x != nil && y != nil {
+			lt, le, n = lt+math.Log(x.ttft/y.ttft), le+math.Log(x.e2e/y.e2e), n+1
+		}
+	}
+	if n > 0 {
+		d.p("- [%s](experiments.html#policy=%s&base=%s): TTFT %+.1f %%, E2E %+.1f %% (geometric means of %d cells).\n", title, a, b,
+			100*(math.Exp(lt/float64(n))-1), 100*(math.Exp(le/float64(n))-1), n)
+	}
 }
 
 func verdict(ok bool) string {
@@ -70,25 +97,6 @@ func verdict(ok bool) string {
 		return "yes"
 	}
 	return "**no**"
-}
-
-// learning compares constants that marginal learns with the engine's true ones.
-func (d *doc) learning() {
-	d.p("\n## What marginal loses by learning\n\nmarginal learns the engine's constants from its own requests, beginning with a guess; `marginal:known` is given them. Change in %% by learning, means over the seeds that both were played with.\n")
-	d.head("cell", "TTFT mean", "TTFT p95", "E2E mean", "hit rate, points", "fullest % learned", "known")
-	var lt, le float64
-	n := 0
-	for _, o := range d.done {
-		m, k := o.of("marginal"), o.of("marginal:known")
-		if m == nil || k == nil {
-			continue
-		}
-		d.p("| %s | %s | %s | %s | %+.1f | %.1f | %.1f |\n", o.cell.title, percent(m.ttft, k.ttft), percent(m.ttft95, k.ttft95), percent(m.e2e, k.e2e), 100*(m.hit-k.hit), 100*m.maxShare, 100*k.maxShare)
-		lt, le, n = lt+math.Log(m.ttft/k.ttft), le+math.Log(m.e2e/k.e2e), n+1
-	}
-	if n > 0 {
-		d.p("| geometric mean of %d | %+.1f | | %+.1f | | | |\n", n, 100*(math.Exp(lt/float64(n))-1), 100*(math.Exp(le/float64(n))-1))
-	}
 }
 
 // controls has the cells without anything to reuse.
@@ -104,7 +112,6 @@ func (d *doc) controls() {
 			}
 		}
 	}
-	d.cells("Nothing to reuse: all policies", noReuse)
 }
 
 func (d *doc) rl() {
@@ -118,22 +125,17 @@ func (d *doc) rl() {
 			}
 		}
 	}
-	for _, o := range d.group(rollouts) {
-		d.p("\n### %s\n", o.cell.title)
-		d.head("policy", "p99 s", "hit %", "load CV", "TTFT mean s", "E2E mean s", "sticky %", "all done after s", "seeds")
-		lines := slices.Clone(o.lines)
-		slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.session99, b.session99) })
-		for _, l := range lines {
-			d.p("| %s | %.1f | %.1f | %.2f | %.3f | %.2f | %.0f | %.0f | %d |\n", code(l.policy), l.session99, 100*l.hit, l.cv, l.ttft, l.e2e, 100*l.sticky, l.makespan, l.seeds)
-		}
-	}
 }
 
+// faults has a row for each fault, and what it costs each policy.
 func (d *doc) faults() {
 	if len(d.group(faulty)) == 0 {
 		return
 	}
-	d.p("\n## When things go wrong\n\nThe same workloads with late and lost events, with several routers, and with a fleet that changes. %% is the change against the same policy on the healthy cell.\n")
+	shown := []string{"auto", "steer", "dynamo", "dynamo:agentic", "llmd_precise", "lmetric", "session", "least_load"}
+	d.p("\n## When things go wrong\n\nThe same workloads with late and lost events, with several routers, and with a fleet that changes. TTFT / E2E: change in %% against the same policy on the healthy cell. " +
+		"[All figures](experiments.html#group=faults), lost requests among them.\n")
+	d.head(append([]string{"cell"}, names(shown)...)...)
 	healthy := map[string]*outcome{}
 	for _, o := range d.group(mainCells) {
 		name, _, _ := strings.Cut(o.cell.key, "-")
@@ -142,69 +144,16 @@ func (d *doc) faults() {
 	for _, o := range d.group(faulty) {
 		_, name, _ := strings.Cut(o.cell.key, "-")
 		name, _, _ = strings.Cut(name, "-")
-		d.p("\n### %s\n", o.cell.title)
-		d.head("policy", "TTFT mean s", "%", "TTFT p99 s", "E2E mean s", "%", "hit %", "phantom %", "lost requests")
-		for _, l := range o.lines {
-			dt, de := "", ""
-			if h := healthy[name]; h != nil && h.of(l.policy) != nil {
-				dt, de = percent(l.ttft, h.of(l.policy).ttft), percent(l.e2e, h.of(l.policy).e2e)
+		d.p("| %s |", strings.TrimSuffix(o.cell.title, ", N=8, 70b"))
+		for _, p := range shown {
+			if l, h := o.of(p), healthy[name]; l != nil && h != nil && h.of(p) != nil {
+				d.p(" %s / %s |", percent(l.ttft, h.of(p).ttft), percent(l.e2e, h.of(p).e2e))
+			} else {
+				d.p(" |")
 			}
-			d.p("| %s | %.3f | %s | %.2f | %.2f | %s | %.1f | %.1f | %d |\n", code(l.policy), l.ttft, dt, l.ttft99, l.e2e, de, 100*l.hit, 100*l.phantom, l.lost)
 		}
+		d.p("\n")
 	}
-}
-
-// combinators shows what each costs, or brings, against the policy inside it.
-func (d *doc) combinators() {
-	if len(d.group(combined)) == 0 {
-		return
-	}
-	d.p("\n## Combinators: what they cost where nothing is wrong\n\nEach is insurance against one failure (the tests of package policy show which); this is the premium. Change in %% against the policy inside. " +
-		"`shed` (10 s to the first token) refuses requests, and what it refuses is in no figure.\n")
-	d.head("cell", "policy", "TTFT mean", "TTFT p95", "E2E mean", "hit rate, points", "fullest %", "refused requests")
-	for _, o := range d.group(combined) {
-		for _, p := range o.cell.arms {
-			inner, _, ok := strings.Cut(p, ":")
-			l, b := o.of(p), o.of(inner)
-			if !ok || l == nil || b == nil {
-				continue
-			}
-			d.p("| %s | %s | %s | %s | %s | %+.1f | %.1f | %.0f |\n", o.cell.title, code(p), percent(l.ttft, b.ttft), percent(l.ttft95, b.ttft95), percent(l.e2e, b.e2e), 100*(l.hit-b.hit), 100*l.maxShare, l.shed)
-		}
-	}
-}
-
-// cells prints whole tables.
-func (d *doc) cells(title, group string) {
-	if len(d.group(group)) == 0 {
-		return
-	}
-	d.p("\n## %s\n", title)
-	for _, o := range d.group(group) {
-		d.p("\n### %s\n", o.cell.title)
-		d.head("policy", "hit %", "TTFT mean s", "p95", "p99", "E2E mean s", "p99", "TPOT ms", "load CV", "sticky %", "fullest %", "seeds")
-		for _, l := range o.lines {
-			d.p("| %s | %.1f | %s | %s | %s | %s | %s | %.1f | %.2f | %.0f | %.1f | %d |\n", code(l.policy), 100*l.hit, spreadOf(l.ttft, l.ttftSD, 3), seconds(l.ttft95), seconds(l.ttft99),
-				spreadOf(l.e2e, l.e2eSD, 2), seconds(l.e2e99), 1e3*l.tpot, l.cv, 100*l.sticky, 100*l.maxShare, l.seeds)
-		}
-	}
-}
-
-func seconds(s float64) string {
-	if s >= 100 {
-		return fmt.Sprintf("%.0f", s)
-	}
-	return fmt.Sprintf("%.2f", s)
-}
-
-func spreadOf(m, sd float64, digits int) string {
-	if m >= 100 {
-		digits = 0
-	}
-	if sd == 0 {
-		return fmt.Sprintf("%.*f", digits, m)
-	}
-	return fmt.Sprintf("%.*f ± %.*f", digits, m, digits, sd)
 }
 
 // code marks the default and the bound.
@@ -218,18 +167,30 @@ func code(p string) string {
 	return p
 }
 
-// agreement puts our figures beside the reference simulator's.
-func (d *doc) agreement() {
-	d.p("\n## Our simulator beside the reference's\n\n`ref:` are the reference's own policies on our engines, clock and metrics: they check the simulator. The others are the product's policies, fed by events and its own ledger.\n" +
-		"Seed 1 of ties; differences in %% of the reference's figures. Policies without random ties must agree to every digit, others by the mean over seeds within 3 %% ([mock.md](mock.md#agreement)).\n")
-	d.head("cell", "reference", "ours", "hit rate ref.", "diff", "TTFT mean ref.", "diff", "p95 diff", "E2E mean ref.", "diff")
-	var exact, rows int
+// An agreement is a row of the reference simulator's beside ours. Twins ("ref:") are
+// the reference's own policies on our engines, clock and metrics: they check the
+// simulator, and those without random ties must agree to every digit. The others are
+// the product's policies, fed by events and the product's own ledger (docs/mock.md,
+// "Agreement").
+type agreement struct {
+	Cell string `json:"cell"`
+	Ref  string `json:"ref"`
+	Ours string `json:"ours"`
+	// The reference's figures, and ours less them in % of them.
+	Hit    float64 `json:"hit"`
+	HitBy  float64 `json:"hit_by"`
+	TTFT   float64 `json:"ttft"`
+	TTFTBy float64 `json:"ttft_by"`
+	P95By  float64 `json:"p95_by"`
+	E2E    float64 `json:"e2e"`
+	E2EBy  float64 `json:"e2e_by"`
+}
+
+// agreement returns the rows, and how many twins are exact, of how many. Seed 1 of ties.
+func (d *doc) agreement() (rows []agreement, exact, all int) {
 	for _, o := range d.done {
-		if o.cell.ref == (refKey{}) {
-			continue
-		}
 		for _, r := range d.ref {
-			if (refKey{r.Cell, r.Replicas}) != o.cell.ref {
+			if o.cell.ref == (refKey{}) || (refKey{r.Cell, r.Replicas}) != o.cell.ref {
 				continue
 			}
 			for _, name := range twins[r.Name] {
@@ -238,23 +199,26 @@ func (d *doc) agreement() {
 					continue
 				}
 				x := o.twins[i]
+				rows = append(rows, agreement{
+					Cell: o.cell.title, Ref: r.Name, Ours: name, Hit: digits(r.Hit), HitBy: by(x.HitRate, r.Hit), TTFT: digits(r.TTFT), TTFTBy: by(x.TTFT.Mean, r.TTFT),
+					P95By: by(x.TTFT.P95, r.TTFT95), E2E: digits(r.E2E), E2EBy: by(x.E2E.Mean, r.E2E),
+				})
 				if strings.HasPrefix(name, "ref:") {
-					rows++
-					if math.Abs(x.TTFT.Mean-r.TTFT) < 1e-6*(1+r.TTFT) && math.Abs(x.E2E.Mean-r.E2E) < 1e-6*(1+r.E2E) {
+					all++
+					if x := rows[len(rows)-1]; x.TTFTBy == 0 && x.E2EBy == 0 {
 						exact++
 					}
 				}
-				d.p("| %s | %s | %s | %.1f | %s | %.3f | %s | %s | %.2f | %s |\n", o.cell.title, r.Name, code(name), 100*r.Hit, diff(x.HitRate, r.Hit), r.TTFT, diff(x.TTFT.Mean, r.TTFT),
-					diff(x.TTFT.P95, r.TTFT95), r.E2E, diff(x.E2E.Mean, r.E2E))
 			}
 		}
 	}
-	d.p("\n%d of %d twins equal the reference's mean TTFT and mean E2E to its six digits.\n", exact, rows)
+	return rows, exact, all
 }
 
-func diff(ours, theirs float64) string {
+// by is how far ours is from theirs in %, 0 where six digits agree.
+func by(ours, theirs float64) float64 {
 	if math.Abs(ours-theirs) < 1e-6*(1+math.Abs(theirs)) {
-		return "0"
+		return 0
 	}
-	return fmt.Sprintf("%+.2f", change(ours, theirs))
+	return math.Round(100*change(ours, theirs)) / 100
 }
