@@ -58,7 +58,7 @@ type Config struct {
 	Log    *slog.Logger                                                         // default: nowhere
 }
 
-// Hooks are whom a Replica tells. Target and Apply are required. Those of one
+// Hooks are called by a Replica when something happens. Target and Apply are required. Those of one
 // replica may be called from several goroutines at a time, but for one target in
 // order. None may block for long: events wait in a bounded ring meanwhile.
 type Hooks struct {

@@ -20,9 +20,9 @@ const (
 	maxLanes = 4096
 )
 
-// Who holds a block is a set of (lane, planes), named by a number: 0 is nobody;
-// a single holder is spelled out in the number, lane<<5 | planes; any other set
-// is interned, since sets repeat along a chain and from row to row (U7).
+// The holders of a block are a set of (lane, planes), named by a number. 0 is the empty
+// set; a single holder is spelled out in the number, lane<<5 | planes. Any other set is
+// interned, since sets repeat along a chain and from row to row (U7).
 const firstInterned = maxLanes << planes
 
 func single(lane uint16, mask uint8) uint32 { return uint32(lane)<<planes | uint32(mask) }

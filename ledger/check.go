@@ -21,7 +21,7 @@ func (l *Ledger) check() {
 		for i := acc.open.head; i != none; i = l.entries[i].links[byTarget].next {
 			e := l.entries[i]
 			if !e.live || int(e.target) != t {
-				panic(fmt.Sprintf("load: target %d lists entry %d, which is free or of target %d", t, i, e.target))
+				panic(fmt.Sprintf("ledger: target %d lists entry %d, which is free or of target %d", t, i, e.target))
 			}
 			live++
 			s.requests++
@@ -58,12 +58,12 @@ func (l *Ledger) check() {
 				}
 			}
 			if only[i] != e.only {
-				panic(fmt.Sprintf("load: entry %d has %d blocks alone, the ledger says %d", i, only[i], e.only))
+				panic(fmt.Sprintf("ledger: entry %d has %d blocks alone, the ledger says %d", i, only[i], e.only))
 			}
 		}
 		for h, n := range refs {
 			if i, ok := acc.live.find(h); !ok || acc.live.slots[i].refs != n {
-				panic(fmt.Sprintf("load: block %x of target %d is in %d requests, the table differs", h, t, n))
+				panic(fmt.Sprintf("ledger: block %x of target %d is in %d requests, the table differs", h, t, n))
 			}
 		}
 		got := [...]int{acc.requests, acc.prefilling, acc.prompt, acc.output, acc.decode, acc.prefill, acc.blocks, int(acc.faded), int(acc.booked), acc.live.n}
@@ -71,7 +71,7 @@ func (l *Ledger) check() {
 		silent := 0
 		for i := acc.silent.head; i != none; i = l.entries[i].links[bySilent].next {
 			if e := l.entries[i]; !e.live || !e.silent || e.prefilled {
-				panic(fmt.Sprintf("load: target %d lists entry %d as silent and in prefill", t, i))
+				panic(fmt.Sprintf("ledger: target %d lists entry %d as silent and in prefill", t, i))
 			}
 			silent++
 		}
@@ -81,18 +81,18 @@ func (l *Ledger) check() {
 			}
 		}
 		if silent != 0 {
-			panic(fmt.Sprintf("load: target %d: list of silent entries is off by %d", t, silent))
+			panic(fmt.Sprintf("ledger: target %d: list of silent entries is off by %d", t, silent))
 		}
 		if got != want {
-			panic(fmt.Sprintf("load: target %d: account %v, sum of entries %v", t, got, want))
+			panic(fmt.Sprintf("ledger: target %d: account %v, sum of entries %v", t, got, want))
 		}
 		for _, v := range got {
 			if v < 0 {
-				panic(fmt.Sprintf("load: target %d: negative: %v", t, got))
+				panic(fmt.Sprintf("ledger: target %d: negative: %v", t, got))
 			}
 		}
 	}
 	if live != l.live || live+len(l.free) != len(l.entries) {
-		panic(fmt.Sprintf("load: %d live and %d free of %d entries, counted %d", l.live, len(l.free), len(l.entries), live))
+		panic(fmt.Sprintf("ledger: %d live and %d free of %d entries, counted %d", l.live, len(l.free), len(l.entries), live))
 	}
 }

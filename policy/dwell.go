@@ -23,8 +23,8 @@ type Dwell struct {
 // dwell keeps a session where it was placed last unless there is a reason to
 // move: after an autoscale event, or between two targets that cost about the
 // same, sessions would go back and forth and leave their cache behind each time.
-// Sessions are remembered in a table of fixed size; who falls out of it is merely
-// free to move.
+// Sessions are remembered in a table of fixed size. One that has fallen out of it may
+// move at its next request; nothing else is lost.
 type dwell struct {
 	Policy
 	cfg     Dwell

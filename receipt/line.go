@@ -3,7 +3,7 @@
 // and neither text nor tokens of a prompt; `kvasir sim -i FILE` plays it again.
 // docs/receipts.md describes it for people who read such files.
 //
-// Who reads first: line.go is the schema, log.go takes receipts off the hands of
+// Where to begin: line.go is the schema, log.go takes receipts off the hands of
 // requests, file.go writes and rotates, parse.go reads.
 package receipt
 
