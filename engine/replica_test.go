@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,11 +181,21 @@ func TestDownAtStart(t *testing.T) {
 // ranks is an engine of several ranks with one HTTP server.
 type ranksOf struct {
 	ranks   []*fakeEngine
-	sources string
+	mu      sync.Mutex
+	sources string // guarded by mu
+}
+
+// tell changes what the engine says of its sources.
+func (r *ranksOf) tell(sources string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = sources
 }
 
 func (r *ranksOf) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/kv_event_sources" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		w.Write([]byte(r.sources))
 		return
 	}
@@ -214,13 +225,13 @@ func TestRanks(t *testing.T) {
 			t.Errorf("%+v", rt.info)
 		}
 
-		one.rank = 5 // nobody's
+		one.call(5) // nobody's
 		one.store(6)
-		one.rank = 1
+		one.call(1)
 		settle(time.Second)
 		rt.want(t, 1, kv.Filling, map[kv.Handle]int{3: 1})
 
-		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
+		all.tell(`{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`)
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, zero.held)
@@ -229,21 +240,21 @@ func TestRanks(t *testing.T) {
 		}
 
 		zero.stop()
-		zero.rank = 7 // other ports: what was known is forgotten, whatever the new process says
+		zero.call(7) // other ports: what was known is forgotten, whatever the new process says
 		zero.start(t)
-		zero.rank = 0
+		zero.call(0)
 		zero.store(9)
-		all.sources = `{"0":{"endpoint":"tcp://*:5564","replay_endpoint":"tcp://*:6564"}}`
+		all.tell(`{"0":{"endpoint":"tcp://*:5564","replay_endpoint":"tcp://*:6564"}}`)
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, map[kv.Handle]int{9: 1})
 
-		all.sources = `{"0":{"publisher":"null","endpoint":"tcp://*:5557"}}` // restarted without events
+		all.tell(`{"0":{"publisher":"null","endpoint":"tcp://*:5557"}}`) // restarted without events
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Blind, nil)
 
-		all.sources = `{"0":{"endpoint":"tcp://*:5564","replay_endpoint":"tcp://*:6564"}}`
+		all.tell(`{"0":{"endpoint":"tcp://*:5564","replay_endpoint":"tcp://*:6564"}}`)
 		r.Poll()
 		settle(time.Second)
 		rt.want(t, 0, kv.Exact, zero.held)
@@ -368,13 +379,13 @@ func TestSourceMissing(t *testing.T) {
 		w.http["10.0.0.1:8000"] = all
 		r, rt := start(t, w, Config{Ranks: 2})
 		settle(3 * time.Second)
-		all.sources = `{"0":{"endpoint":"tcp://*:5557"}}`
+		all.tell(`{"0":{"endpoint":"tcp://*:5557"}}`)
 		r.Poll()
 		settle(time.Second)
 		if rt.trust[1] != kv.Blind || !strings.Contains(rt.why[1], "doesn't say where") {
 			t.Errorf("%v (%s)", rt.trust[1], rt.why[1])
 		}
-		all.sources = `{"0":{"endpoint":"ipc://@"}}` // nothing that can be dialled
+		all.tell(`{"0":{"endpoint":"ipc://@"}}`) // nothing that can be dialled
 		r.Poll()
 		settle(time.Second)
 		if rt.trust[0] != kv.Blind || !strings.Contains(rt.why[0], "ipc://@") {

@@ -104,7 +104,7 @@ func TestWarmRestart(t *testing.T) {
 		}, trust: kv.Unknown, why: "has not shown", empty: true},
 		{name: "events elsewhere", replay: true, away: func(t *testing.T, w *world2) {
 			w.e.stop()
-			w.e.rank = 2
+			w.e.call(2)
 			time.Sleep(3 * time.Second)
 			w.e.start(t)
 			w.http["10.0.0.1:8000"] = &ranksOf{ranks: []*fakeEngine{w.e}, sources: `{"0":{"endpoint":"tcp://*:5559","replay_endpoint":"tcp://*:6559"}}`}
@@ -239,7 +239,7 @@ func TestWarmRestartRanks(t *testing.T) {
 		}
 		stop()
 
-		all.sources = `{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`
+		all.tell(`{"0":{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557"}}`)
 		_, stop = runFrom(t, w, Config{}, again)
 		defer stop()
 		settle(3 * time.Second)

@@ -271,6 +271,13 @@ func payload(ts float64, rank int, store bool, h uint64) []byte {
 	return append(b, byte(rank))
 }
 
+// call gives the engine's rank another number.
+func (e *fakeEngine) call(rank int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rank = rank
+}
+
 // ServeHTTP answers as vLLM does, for one rank.
 func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e.mu.Lock()
