@@ -19,6 +19,8 @@ type Ledger struct {
 	expired  uint64
 	admitted uint64
 
+	checks counter // of verify
+
 	base    time.Time // times are kept as nanoseconds since the first one seen
 	started bool
 }
@@ -83,9 +85,7 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		l.link(&l.idle, i, byIdle)
 	}
 	l.live++
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	return ID(e.gen)<<32 | ID(i)
 }
 
@@ -102,9 +102,7 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (kv.FirstToken, bool) {
 	at := l.nanos(now)
 	l.touch(e, uint32(id), at)
 	l.first(e, at)
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	if e.silent {
 		return kv.FirstToken{}, false
 	}
@@ -140,9 +138,7 @@ func (l *Ledger) Progress(id ID, now time.Time, n int) bool {
 	if l.cfg.OutputBlocks && e.size > 0 {
 		l.grow(acc, e)
 	}
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	return true
 }
 
@@ -166,9 +162,7 @@ func (l *Ledger) Done(id ID, now time.Time) (kv.Done, bool) {
 		f.Stalled = max(acc.done(at)-e.before, 0)
 	}
 	l.release(acc, e, uint32(id), at)
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	return f, true
 }
 
@@ -190,9 +184,7 @@ func (l *Ledger) Expire(dst []ID, now time.Time, ttl time.Duration) []ID {
 		l.release(acc, e, i, at)
 		l.expired++
 	}
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	return dst
 }
 
@@ -217,9 +209,7 @@ func (l *Ledger) Forget(t kv.Target) int {
 	}
 	l.live -= n
 	l.targets[t] = nil
-	if invariants {
-		l.check()
-	}
+	l.verify()
 	return n
 }
 
