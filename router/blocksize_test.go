@@ -116,8 +116,8 @@ func TestRestOfPrompt(t *testing.T) {
 		w.apply(stores(16, 0, T[4000:4016], kv.Handle(100+i)), stores(800, 3, T[4000:4800], kv.Handle(200+i)))
 	}
 	w.want(T, 4800, 1600)
-	if n := strings.Count(w.log.b.String(), "another block size"); n != 1 {
-		t.Errorf("said %d times that events and configuration differ, want once:\n%s", n, w.log.b.String())
+	if n := strings.Count(w.log.String(), "another block size"); n != 1 {
+		t.Errorf("said %d times that events and configuration differ, want once:\n%s", n, w.log.String())
 	}
 }
 

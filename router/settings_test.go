@@ -384,7 +384,7 @@ func TestIndexIsKeptEvery(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Hour+time.Second)
 			defer cancel()
 			r.keepIndexEvery(ctx)
-			if n := strings.Count(log.b.String(), "kept what the index believes"); n != c.want {
+			if n := strings.Count(log.String(), "kept what the index believes"); n != c.want {
 				t.Errorf("%+v: written %d times", c, n)
 			}
 			if _, err := os.Stat(file); (err == nil) != (c.want > 0) {

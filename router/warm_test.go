@@ -28,11 +28,13 @@ func (l *logbook) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func (l *logbook) has(s string) bool {
+func (l *logbook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), s)
+	return l.b.String()
 }
+
+func (l *logbook) has(s string) bool { return strings.Contains(l.String(), s) }
 
 // A warmFleet is engines whose routers come and go.
 type warmFleet struct {
