@@ -297,41 +297,124 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// sleepers may sleep outside of a bubble, and why.
-var sleepers = map[string]string{"proxy/cpu_test.go": "a benchmark's engine takes its time between tokens"}
-
 // TestNoRealSleep: tests wait for events. Where they let time pass it is a bubble's
-// (testing/synctest), whose clock is virtual.
+// (testing/synctest), whose clock is virtual: a function that sleeps begins a bubble
+// (synctest.Test), or can only run in one (synctest.Wait panics outside), or is called
+// in bubbles only.
 func TestNoRealSleep(t *testing.T) {
-	seen := 0
+	fset := token.NewFileSet()
+	byDir := map[string][]*ast.File{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		bubble := slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
-		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.SelectorExpr)
-			if !ok || call.Sel.Name != "Sleep" {
-				return true
-			}
-			if x, ok := call.X.(*ast.Ident); !ok || x.Name != "time" {
-				return true
-			}
-			seen++
-			if sleepers[filepath.ToSlash(path)] == "" && !bubble {
-				t.Errorf("%s: time.Sleep: wait for the event, or use testing/synctest", fset.Position(n.Pos()))
-			}
-			return true
-		})
-		return nil
+		byDir[filepath.Dir(path)] = append(byDir[filepath.Dir(path)], f)
+		return err
 	})
-	if err != nil || seen == 0 {
-		t.Fatalf("%d calls seen, %v", seen, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, files := range byDir {
+		for _, f := range realSleeps(files, &seen) {
+			t.Errorf("%s: time.Sleep outside of a bubble: wait for the event, or use testing/synctest", fset.Position(f))
+		}
+	}
+	if seen == 0 {
+		t.Error("no call of time.Sleep was seen: does the test look at all?")
+	}
+}
+
+// realSleeps returns where the test files of one package sleep on a real clock, and
+// counts all sleeps.
+func realSleeps(files []*ast.File, seen *int) (at []token.Pos) {
+	inBubble, outside := map[string]bool{}, map[string]bool{} // functions called there
+	sleeps := map[string][]token.Pos{}                        // by function, of those that begin no bubble themselves
+	for _, f := range files {
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			var here []token.Pos
+			bubbles := false
+			var walk func(n ast.Node, bubble bool)
+			walk = func(root ast.Node, bubble bool) {
+				ast.Inspect(root, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.CallExpr:
+						switch name := calledName(n); name {
+						case "time.Sleep":
+							*seen++
+							here = append(here, n.Pos())
+						case "synctest.Wait":
+							bubbles = true
+						case "synctest.Test":
+							bubbles = true
+							for _, arg := range n.Args {
+								walk(arg, true)
+							}
+							return false
+						default:
+							if bubble {
+								inBubble[name] = true
+							} else {
+								outside[name] = true
+							}
+						}
+					}
+					return true
+				})
+			}
+			walk(fn, false)
+			if !bubbles && len(here) > 0 {
+				sleeps[fn.Name.Name] = here
+			}
+		}
+	}
+	for name, where := range sleeps {
+		if !inBubble[name] || outside[name] {
+			at = append(at, where...)
+		}
+	}
+	return at
+}
+
+// calledName is f or pkg.f, as it is written.
+func calledName(c *ast.CallExpr) string {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		if x, ok := f.X.(*ast.Ident); ok {
+			return x.Name + "." + f.Sel.Name
+		}
+	}
+	return ""
+}
+
+// TestRealSleeps: what is a sleep on a real clock, and what isn't.
+func TestRealSleeps(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  string
+		sleep int
+	}{
+		"in a bubble":                        {`func TestX(t *T) { synctest.Test(t, func(t *T) { time.Sleep(1) }) }`, 0},
+		"plain, though the file has bubbles": {`func TestX(t *T) { synctest.Test(t, f) }; func TestY(t *T) { time.Sleep(1) }`, 1},
+		"settles":                            {`func settle() { time.Sleep(1); synctest.Wait() }; func TestX(t *T) { settle() }`, 0},
+		"called in a bubble":                 {`func nap() { time.Sleep(1) }; func TestX(t *T) { synctest.Test(t, func(t *T) { nap() }) }`, 0},
+		"called in one and outside":          {`func nap() { time.Sleep(1) }; func TestX(t *T) { synctest.Test(t, func(t *T) { nap() }) }; func TestY(t *T) { nap() }`, 1},
+		"called by nobody":                   {`func nap() { time.Sleep(1); time.Sleep(2) }`, 2},
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x_test.go", "package x\n"+c.code, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		if got := realSleeps([]*ast.File{f}, &seen); len(got) != c.sleep || seen == 0 {
+			t.Errorf("%s: %d real sleeps of %d, want %d", name, len(got), seen, c.sleep)
+		}
 	}
 }
 

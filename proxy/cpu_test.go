@@ -36,10 +36,12 @@ import (
 func BenchmarkCPU(b *testing.B) {
 	for _, cell := range []struct {
 		size, chunks int
-		pause        time.Duration // between chunks: without one, several come with one read
-	}{{2 << 10, 8, 0}, {2 << 10, 64, 0}, {2 << 10, 64, 2 * time.Millisecond}, {2 << 10, 0, 0}, {32 << 10, 8, 0}, {256 << 10, 8, 0}} {
+		paced        bool // a chunk is sent when the client has the one before; else several come with one read
+	}{{2 << 10, 8, false}, {2 << 10, 64, false}, {2 << 10, 64, true}, {2 << 10, 0, false}, {32 << 10, 8, false}, {256 << 10, 8, false}} {
 		name := fmt.Sprintf("%dKB_%dchunks", cell.size>>10, cell.chunks)
-		if cell.pause > 0 {
+		var pace lanes
+		if cell.paced {
+			pace = newLanes()
 			name += "_paced"
 		}
 		if cell.chunks == 0 {
@@ -47,10 +49,10 @@ func BenchmarkCPU(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			engine := listenTCP(b)
-			go http.Serve(engine, benchEngine(cell.chunks, cell.pause))
+			go http.Serve(engine, benchEngine(cell.chunks, pace))
 			ours, theirs := child(b, "kvasir", engine.Addr()), child(b, "reverse", engine.Addr())
 			for _, c := range []*proc{ours, theirs} { // warm up
-				drive(b, c, cell.size, cell.chunks, 500)
+				drive(b, c, cell.size, pace, 500)
 			}
 			b.ResetTimer()
 			const rounds = 6
@@ -58,7 +60,7 @@ func BenchmarkCPU(b *testing.B) {
 			for range rounds {
 				for i, c := range []*proc{ours, theirs} {
 					before := c.cpu(b)
-					drive(b, c, cell.size, cell.chunks, max(b.N/rounds, 1))
+					drive(b, c, cell.size, pace, max(b.N/rounds, 1))
 					us[i] += float64((c.cpu(b) - before).Microseconds()) / float64(max(b.N/rounds, 1)) / rounds
 				}
 			}
@@ -79,7 +81,51 @@ func listenTCP(tb testing.TB) net.Listener {
 	return l
 }
 
-func benchEngine(chunks int, pause time.Duration) http.Handler {
+// clients is how many connections are driven at a time.
+const clients = 32
+
+// lanes tell the engine, for each client, that a chunk has come. nil: it doesn't wait.
+type lanes []chan struct{}
+
+func newLanes() lanes {
+	l := make(lanes, clients)
+	for i := range l {
+		l[i] = make(chan struct{}, 1)
+	}
+	return l
+}
+
+// wait returns when the client of r has the latest chunk, or is gone.
+func (l lanes) wait(r *http.Request) {
+	if i, err := strconv.Atoi(r.Header.Get("X-Lane")); err == nil && i < len(l) {
+		select {
+		case <-l[i]:
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// A counting reader tells lane of each event that it has read to its end, but for the
+// end mark, for whose word nobody waits.
+type counting struct {
+	io.Reader
+	lane  chan struct{}
+	event []byte // read of it so far
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.event = append(c.event, p[:n]...)
+	if bytes.HasSuffix(c.event, []byte("\n\n")) {
+		if !bytes.Contains(c.event, []byte("[DONE]")) {
+			c.lane <- struct{}{}
+		}
+		c.event = c.event[:0]
+	}
+	return n, err
+}
+
+func benchEngine(chunks int, pace lanes) http.Handler {
 	head := `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,"delta":{"content":" tok`
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -92,21 +138,21 @@ func benchEngine(chunks int, pause time.Duration) http.Handler {
 		for i := range chunks {
 			io.WriteString(w, head+strconv.Itoa(i)+`"},"logprobs":null,"finish_reason":null}]}`+"\n\n")
 			w.(http.Flusher).Flush()
-			time.Sleep(pause)
+			pace.wait(r)
 		}
 		io.WriteString(w, "data: [DONE]\n\n")
 	})
 }
 
-// drive sends n requests over 32 connections.
-func drive(tb testing.TB, p *proc, size, chunks, n int) {
+// drive sends n requests over as many connections as there are clients.
+func drive(tb testing.TB, p *proc, size int, pace lanes, n int) {
 	body := `{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("word ", (size-100)/5) + `"}],"stream":true,"max_tokens":8}`
-	req := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: */*\r\nUser-Agent: bench\r\nAuthorization: Bearer x\r\nContent-Length: " +
-		strconv.Itoa(len(body)) + "\r\n\r\n" + body
+	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: */*\r\nUser-Agent: bench\r\nAuthorization: Bearer x\r\nContent-Length: " +
+		strconv.Itoa(len(body)) + "\r\n"
 	var left, broken atomic.Int64
 	left.Store(int64(n))
 	var wg sync.WaitGroup
-	for range 32 {
+	for lane := range clients {
 		wg.Go(func() {
 			c, err := net.Dial("tcp", p.addr)
 			if err != nil {
@@ -115,6 +161,10 @@ func drive(tb testing.TB, p *proc, size, chunks, n int) {
 			}
 			defer c.Close()
 			in := bufio.NewReader(c)
+			req := head + "\r\n" + body
+			if pace != nil {
+				req = head + "X-Lane: " + strconv.Itoa(lane) + "\r\n\r\n" + body
+			}
 			var got bytes.Buffer
 			for left.Add(-1) >= 0 {
 				if _, err := io.WriteString(c, req); err != nil {
@@ -127,7 +177,11 @@ func drive(tb testing.TB, p *proc, size, chunks, n int) {
 					return
 				}
 				got.Reset()
-				_, err = got.ReadFrom(resp.Body)
+				answer := io.Reader(resp.Body)
+				if pace != nil {
+					answer = &counting{Reader: answer, lane: pace[lane]}
+				}
+				_, err = got.ReadFrom(answer)
 				if err != nil || resp.StatusCode != 200 || bytes.Contains(got.Bytes(), []byte(`"error"`)) {
 					tb.Logf("%s: status %d, %v, %d bytes", p.kind, resp.StatusCode, err, got.Len())
 					broken.Add(1)
