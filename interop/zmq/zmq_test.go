@@ -240,15 +240,14 @@ func TestRouterFromDealerAndReq(t *testing.T) {
 
 // The peers stay connected while idle, whoever sends heartbeats, and while our handler is stuck.
 func TestHeartbeatsKeepAlive(t *testing.T) {
-	const ms = time.Millisecond
 	for name, c := range map[string]struct {
 		ours   time.Duration
 		theirs []string
 	}{
-		"ours":        {200 * ms, nil},
-		"theirs":      {-1, []string{"ivl=200", "timeout=600", "ttl=600"}},
-		"both":        {200 * ms, []string{"ivl=200", "timeout=600", "ttl=600"}},
-		"theirs, TTL": {-1, []string{"ivl=200", "ttl=1000"}},
+		"ours":        {beat, nil},
+		"theirs":      {-1, []string{"ivl=1500", "timeout=4500", "ttl=4500"}},
+		"both":        {beat, []string{"ivl=1500", "timeout=4500", "ttl=4500"}},
+		"theirs, TTL": {-1, []string{"ivl=1500", "ttl=4500"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -280,25 +279,29 @@ func TestHeartbeatsKeepAlive(t *testing.T) {
 		t.Parallel()
 		subscribed := make(chan bool, 10)
 		down := make(chan error, 10)
-		pub, _ := zmtp.NewPub(zmtp.PubConfig{Config: zmtp.Config{Heartbeat: 200 * ms},
+		pub, _ := zmtp.NewPub(zmtp.PubConfig{Config: zmtp.Config{Heartbeat: beat},
 			Subscribed:   func(*zmtp.Peer, string, bool) { subscribed <- true },
 			Disconnected: func(p *zmtp.Peer, err error) { down <- err }})
 		defer pub.Close()
 		at, _ := pub.Bind("tcp://127.0.0.1:0")
-		p := start(t, "sub", "connect", at, "ivl=200", "timeout=600", "ttl=600")
+		p := start(t, "sub", "connect", at, "ivl=1500", "timeout=4500", "ttl=4500")
 		await(t, subscribed, "the subscription")
 		staysUp(t, p, down)
 	})
 }
 
-// staysUp watches a connection for 15 heartbeats of 200 ms, in which neither side
-// may end it. What must not happen has no event to wait for.
+// beat is the time between heartbeats here. After three of them a side that hears
+// nothing ends the connection: long enough for a peer that a busy machine doesn't run.
+const beat = 1500 * time.Millisecond
+
+// staysUp watches a connection for four heartbeats, in which neither side may end it:
+// longer than either waits for the other. What must not happen has no event to wait for.
 func staysUp(t *testing.T, p *peer, down <-chan error) {
 	t.Helper()
 	select {
 	case err := <-down:
 		t.Fatalf("we disconnected: %v", err)
-	case <-time.After(15 * 200 * time.Millisecond):
+	case <-time.After(4 * beat):
 	}
 	if n := p.disconnects.Load(); n > 0 {
 		t.Fatalf("libzmq disconnected %d times", n)
