@@ -2,16 +2,14 @@
 
 package ledger
 
-// invariants turns on checks after changes, see verify.
+// invariants turns on checks after changes.
 const invariants = true
 
-// A counter counts calls of verify.
-type counter int
+// A sampler says after which changes to check. A check costs as much as there is in
+// flight, so after the first thousands it is every 97th.
+type sampler int
 
-// verify checks after a change. A check costs as much as there is in flight, so after
-// the first thousands only every 97th change is followed by one.
-func (l *Ledger) verify() {
-	if l.checks++; l.checks <= 4096 || l.checks%97 == 0 {
-		l.check()
-	}
+func (s *sampler) due() bool {
+	*s++
+	return *s <= 4096 || *s%97 == 0
 }

@@ -19,7 +19,7 @@ type Ledger struct {
 	expired  uint64
 	admitted uint64
 
-	checks counter // of verify
+	checks sampler
 
 	base    time.Time // times are kept as nanoseconds since the first one seen
 	started bool
@@ -85,7 +85,9 @@ func (l *Ledger) Admit(now time.Time, a *Admission) ID {
 		l.link(&l.idle, i, byIdle)
 	}
 	l.live++
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	return ID(e.gen)<<32 | ID(i)
 }
 
@@ -102,7 +104,9 @@ func (l *Ledger) FirstToken(id ID, now time.Time) (kv.FirstToken, bool) {
 	at := l.nanos(now)
 	l.touch(e, uint32(id), at)
 	l.first(e, at)
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	if e.silent {
 		return kv.FirstToken{}, false
 	}
@@ -138,7 +142,9 @@ func (l *Ledger) Progress(id ID, now time.Time, n int) bool {
 	if l.cfg.OutputBlocks && e.size > 0 {
 		l.grow(acc, e)
 	}
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	return true
 }
 
@@ -162,7 +168,9 @@ func (l *Ledger) Done(id ID, now time.Time) (kv.Done, bool) {
 		f.Stalled = max(acc.done(at)-e.before, 0)
 	}
 	l.release(acc, e, uint32(id), at)
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	return f, true
 }
 
@@ -184,7 +192,9 @@ func (l *Ledger) Expire(dst []ID, now time.Time, ttl time.Duration) []ID {
 		l.release(acc, e, i, at)
 		l.expired++
 	}
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	return dst
 }
 
@@ -209,7 +219,9 @@ func (l *Ledger) Forget(t kv.Target) int {
 	}
 	l.live -= n
 	l.targets[t] = nil
-	l.verify()
+	if l.checks.due() {
+		l.check()
+	}
 	return n
 }
 
